@@ -2,7 +2,7 @@
 
 """Rows and summaries of an audit of images or servers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -77,7 +77,8 @@ def escape_formula(text: str) -> str:
 
 def format_loss(loss: image_audit.Loss) -> str:
     """Format a requirement with its filter and the hosts that lack it."""
-    cause, sign = loss.cause, "!" if loss.cause.rule == "forbidden" else ""
+    cause = loss.cause
+    sign = "!" if cause.rule == "forbidden" else ""
     on = f" on {escape_line(cause.on)}" if cause.on else ""
     return (
         f"{sign}{cause.trait}{on} by {cause.by}: {loss.lacking}"
@@ -92,33 +93,35 @@ def image_rows(
 
     :param only: ``changed``, ``unschedulable``, or None for all
     """
-    waiting = ("Waiting",) * found.is_waiting
-    columns = (
-        "Images",
-        "Count",
-        "Flavor",
-        "Before",
-        *waiting,
-        "After",
-        "Verdict",
-        "Lost to",
-    )
+    columns = ["Images", "Count", "Flavor", "Before"]
+    if found.is_waiting:
+        columns.append("Waiting")
+    columns += ["After", "Verdict", "Lost to"]
     verdicts = _ONLY[only] if only else frozenset(image_audit.ImageVerdict)
-    lines = (line for line in found.lines if line.verdict in verdicts)
-    return columns, [
+    return tuple(columns), [
         _image_row(line, is_csv=is_csv, is_waiting=found.is_waiting)
-        for line in lines
+        for line in found.lines
+        if line.verdict in verdicts
     ]
 
 
 def _image_row(
     line: image_audit.ImageLine, *, is_csv: bool, is_waiting: bool
 ) -> tuple[Any, ...]:
-    names, flavor = "; ".join(line.names), line.flavor
-    if is_csv:
-        names, flavor = escape_formula(names), escape_formula(flavor)
+    escape = escape_formula if is_csv else str
+    names = list(line.names)
+    images = Cell(
+        names, _first_names(names, line.images), escape("; ".join(names))
+    )
+    sets = [line.before, line.after]
+    if is_waiting:
+        sets.insert(1, line.waiting)
+    verdict = str(line.verdict)
+    if line.reason:
+        verdict += f": {line.reason}"
     lost = [format_loss(loss) for loss in line.losses]
-    lost += [f"only together: {line.combined}"] * bool(line.combined)
+    if line.combined:
+        lost.append(f"only together: {line.combined}")
     losses = [
         {
             **loss.cause._asdict(),
@@ -128,44 +131,39 @@ def _image_row(
         for loss in line.losses
     ]
     return (
-        Cell(
-            list(line.names),
-            "\n".join(
-                shorten(
-                    [cut(name) for name in line.names[:_MOST_NAMES]],
-                    _MOST_NAMES,
-                    line.images,
-                )
-            ),
-            names,
-        ),
+        images,
         line.images,
-        flavor,
-        *(
-            each.bit_count()
-            for each in (line.before, *[line.waiting] * is_waiting, line.after)
-        ),
-        f"{line.verdict}: {line.reason}" if line.reason else str(line.verdict),
+        escape(line.flavor),
+        *(each.bit_count() for each in sets),
+        verdict,
         Cell(losses, "\n".join(lost), "; ".join(lost)),
     )
+
+
+def _first_names(names: Sequence[str], count: int) -> str:
+    """Return the first names, one a line, and how many more there are."""
+    first = [cut(name) for name in names[:_MOST_NAMES]]
+    return "\n".join(shorten(first, _MOST_NAMES, count))
 
 
 def image_document(
     result: image_audit.Audit, left_out: LeftOut
 ) -> dict[str, Any]:
     """Return the summary for JSON and YAML."""
+    verdicts = {
+        str(verdict): result.count(verdict)
+        for verdict in image_audit.ImageVerdict
+    }
+    not_met = [
+        {**cause._asdict(), "images": images}
+        for cause, images in result.unserved
+    ]
     return {
         "images": result.images,
         "flavors": result.flavors,
         "hosts": result.hosts,
-        "verdicts": {
-            str(verdict): result.count(verdict)
-            for verdict in image_audit.ImageVerdict
-        },
-        "not_met": [
-            {**cause._asdict(), "images": images}
-            for cause, images in result.unserved
-        ],
+        "verdicts": verdicts,
+        "not_met": not_met,
         "unused_hosts": list(result.unused),
         "newly_unused_hosts": list(result.newly_unused),
         "not_required_yet": dict(result.waits),
@@ -176,14 +174,12 @@ def image_document(
 
 def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
     """Yield the lines beside the listing."""
-    flavors = f" with {pluralize(result.flavors, 'flavor')} each" * bool(
-        result.flavors
-    )
+    images = pluralize(result.images, "image")
+    if result.flavors:
+        images += f" with {pluralize(result.flavors, 'flavor')} each"
     groups = pluralize(len(result.lines), "group")
-    yield Totals(
-        f"{pluralize(result.images, 'image')}{flavors}, in {groups}, on"
-        f" {pluralize(result.hosts, 'host')}."
-    )
+    hosts = pluralize(result.hosts, "host")
+    yield Totals(f"{images}, in {groups}, on {hosts}.")
     if result.lines:
         verdict = image_audit.ImageVerdict
         yield Totals(
@@ -192,61 +188,44 @@ def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
             f" {result.count(verdict.LOSES)}. Were unschedulable before:"
             f" {result.count(verdict.ALREADY, verdict.ALREADY_REJECTED)}."
         )
-        yield from first_of(
-            "No host meets",
-            [
-                f"{cause.rule} {cause.trait} ({cause.because};"
-                f" {pluralize(images, 'image')})"
-                for cause, images in result.unserved
-            ],
-        )
+        unserved = [
+            f"{cause.rule} {cause.trait} ({cause.because};"
+            f" {pluralize(number, 'image')})"
+            for cause, number in result.unserved
+        ]
+        yield from first_of("No host meets", unserved)
         yield from first_of("Hosts that serve no image", result.unused)
         yield from first_of(
             "Hosts that served an image before", result.newly_unused
         )
-    yield from first_of(
-        "Not required yet",
-        [
-            f"{text} ({pluralize(number, 'image')})"
-            for text, number in result.waits
-        ],
-    )
+    yield from first_of("Not required yet", _counted(result.waits, "image"))
     if result.is_waiting:
         yield (
             "Waiting: hosts until every compute node has reported. After:"
             " hosts from then on; a host that has not reported counts as"
             " incapable."
         )
-    unknown = [
-        f"{text} ({pluralize(number, 'image')})"
-        for text, number in result.unknown
-    ]
-    yield from first_of("Not required", unknown)
+    yield from first_of("Not required", _counted(result.unknown, "image"))
+
+
+def _counted(texts: Iterable[tuple[str, int]], what: str) -> list[str]:
+    """Return texts, each with the number of images or servers."""
+    return [f"{text} ({pluralize(number, what)})" for text, number in texts]
 
 
 def server_rows(
     found: server_audit.ServerAudit, *, only_stranded: bool, is_csv: bool
 ) -> tuple[tuple[str, ...], list[Any]]:
     """Return the columns and rows of the listing."""
-    without = ("Without",) * bool(found.drained)
-    columns = (
-        "Host",
-        "Project",
-        "Servers",
-        "Count",
-        "Now",
-        "If died",
-        *without,
-        "Verdict",
-        "Why",
-        "Destinations",
-    )
-    lines = [
-        line
+    columns = ["Host", "Project", "Servers", "Count", "Now", "If died"]
+    if found.drained:
+        columns.append("Without")
+    columns += ["Verdict", "Why", "Destinations"]
+    return tuple(columns), [
+        _server_row(line, found, is_csv=is_csv)
         for line in found.lines
         if not only_stranded or line.verdict in server_audit.STRANDED
     ]
-    return columns, [_server_row(line, found, is_csv=is_csv) for line in lines]
 
 
 def _server_row(
@@ -257,64 +236,51 @@ def _server_row(
 ) -> tuple[Any, ...]:
     escape = escape_formula if is_csv else str
     names = [server.name or server.id for server in line.servers]
-    sets = (line.now, line.if_died, *[line.without] * bool(found.drained))
+    servers = Cell(
+        [server._asdict() for server in line.servers],
+        _first_names(names, len(names)),
+        escape("; ".join(map(format_name, line.servers))),
+    )
+    sets = [line.now, line.if_died]
+    if found.drained:
+        sets.append(line.without)
     why = line.reason or format_conflict(line.conflict)
+    reason = {
+        "requirements": [each._asdict() for each in line.conflict],
+        "if_empty": line.if_empty,
+        "text": why,
+    }
     hosts = [
         found.names[number]
         for number in numbers_in(line.now)[: server_audit.MOST_HOSTS]
     ]
+    shown = shorten(hosts[:_MOST_NAMES], _MOST_NAMES, line.now.bit_count())
     return (
         escape(line.host),
         escape(line.project),
-        Cell(
-            [server._asdict() for server in line.servers],
-            "\n".join(
-                shorten(
-                    [cut(name) for name in names[:_MOST_NAMES]],
-                    _MOST_NAMES,
-                    len(names),
-                )
-            ),
-            escape("; ".join(map(format_name, line.servers))),
-        ),
+        servers,
         len(line.servers),
         *(each.bit_count() for each in sets),
         str(line.verdict),
-        Cell(
-            {
-                "requirements": [each._asdict() for each in line.conflict],
-                "if_empty": line.if_empty,
-                "text": why,
-            },
-            why,
-            why,
-        ),
-        Cell(
-            hosts,
-            "\n".join(
-                shorten(hosts[:_MOST_NAMES], _MOST_NAMES, line.now.bit_count())
-            ),
-            "; ".join(hosts),
-        ),
+        Cell(reason, why, why),
+        Cell(hosts, "\n".join(shown), "; ".join(hosts)),
     )
 
 
 def format_name(server: server_audit.Name) -> str:
     """Return the name of a server and its ID."""
-    return (
-        f"{server.name} ({server.id})"
-        if server.name and server.id
-        else server.name or server.id
-    )
+    if server.name and server.id:
+        return f"{server.name} ({server.id})"
+    return server.name or server.id
 
 
 def format_conflict(conflict: Sequence[ServerRequirement]) -> str:
     """Format requirements that no host meets together."""
-    return " + ".join(
-        f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)}"
-        f" ({each.because})"
-        for each in conflict
-    )
+    texts = []
+    for each in conflict:
+        by = "" if each.by == BY_REQUEST else f" by {each.by}"
+        texts.append(f"{each.text}{by} ({each.because})")
+    return " + ".join(texts)
 
 
 def server_document(
@@ -329,29 +295,29 @@ def server_document(
     :param host_filters: enabled host filters that are not judged for any
         server
     """
+    verdicts = {
+        str(verdict): found.count(verdict) for verdict in server_audit.URGENT
+    }
+    drained = None
+    if found.if_drained:
+        drained = {"hosts": list(found.drained), **found.if_drained._asdict()}
+    projects = [
+        {"project": project, "servers": number, "stranded": stranded}
+        for project, number, stranded in found.of_projects
+    ]
+    not_in_the_fleet = [
+        {**each._asdict(), "servers": number} for each, number in found.unknown
+    ]
     return {
         "is_complete": not not_read,
         "not_read": not_read,
         "servers": found.servers,
         "hosts": found.hosts,
-        "verdicts": {
-            str(verdict): found.count(verdict)
-            for verdict in server_audit.URGENT
-        },
-        "drained": (
-            {"hosts": list(found.drained), **found.if_drained._asdict()}
-            if found.if_drained
-            else None
-        ),
+        "verdicts": verdicts,
+        "drained": drained,
         "if_host_died": [each._asdict() for each in found.of_hosts],
-        "projects": [
-            {"project": project, "servers": number, "stranded": stranded}
-            for project, number, stranded in found.of_projects
-        ],
-        "not_in_the_fleet": [
-            {**each._asdict(), "servers": number}
-            for each, number in found.unknown
-        ],
+        "projects": projects,
+        "not_in_the_fleet": not_in_the_fleet,
         "not_judged": dict(found.not_judged),
         "host_filters_not_judged": list(host_filters),
         "need_no_place": dict(found.no_place),
@@ -389,34 +355,16 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
     projects = [
         f"{project or 'no project'} ({stranded} of {number})"
         for project, number, stranded in found.of_projects
+        if stranded
     ]
-    yield from first_of(
-        "Projects",
-        projects[: sum(stranded > 0 for *_, stranded in found.of_projects)],
-    )
-    yield from first_of(
-        "Not in the fleet",
-        [
-            f"{each.what} {each.name} ({number})"
-            for each, number in found.unknown
-        ],
-    )
-    yield from first_of(
-        "Not judged",
-        [
-            f"{text} ({pluralize(number, 'server')})"
-            for text, number in found.not_judged
-        ],
-    )
-    yield from first_of(
-        "Need no place",
-        [
-            f"{text} ({pluralize(number, 'server')})"
-            for text, number in found.no_place
-        ],
-    )
-    notes = [
-        f"{text} ({pluralize(number, 'server')})"
-        for text, number in found.notes
+    yield from first_of("Projects", projects)
+    unknown = [
+        f"{each.what} {each.name} ({number})" for each, number in found.unknown
     ]
-    yield from first_of("Not required", notes)
+    yield from first_of("Not in the fleet", unknown)
+    for title, texts in (
+        ("Not judged", found.not_judged),
+        ("Need no place", found.no_place),
+        ("Not required", found.notes),
+    ):
+        yield from first_of(title, _counted(texts, "server"))

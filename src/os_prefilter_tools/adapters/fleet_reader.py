@@ -90,13 +90,13 @@ def read_fleet(
     before = {each.uuid: each for each in client.providers()}
     in_use = sorted(client.traits_in_use())
     common = _common_traits(client, list(before))
+    # The providers without a common trait are fewer.
     required = {
-        trait: f"required={'!' * (trait in common)}{trait}" for trait in in_use
+        trait: f"required={'!' if trait in common else ''}{trait}"
+        for trait in in_use
     }
-    done, total = (
-        count(1),
-        len(required) + len(before if inventories else known),
-    )
+    done = count(1)
+    total = len(required) + len(before if inventories else known)
 
     def run(
         send: Callable[[str], _Result], keys: Iterable[str]

@@ -72,12 +72,11 @@ class ShowSteps(Listing):
             "args",
             "order" if parsed_args.runbook else "priority",
         )
-        numbered = [
-            {**step, "order": number} for number, step in enumerate(steps, 1)
-        ]
-        return columns, [
-            tuple(step[name] for name in columns) for step in numbered
-        ]
+        rows = []
+        for number, step in enumerate(steps, 1):
+            numbered = {**step, "order": number}
+            rows.append(tuple(numbered[name] for name in columns))
+        return columns, rows
 
 
 class ReconfigureNode(Listing):
@@ -177,13 +176,9 @@ class ReconfigureNode(Listing):
             }
             if server := node.record(old.extra_specs, new.extra_specs):
                 self._tell_nova(server, after)
-        result = (
-            "Nothing is left to do"
-            if not plan.steps
-            else "Done"
-            if parsed_args.apply
-            else "Nothing was changed"
-        )
+        result = "Done" if parsed_args.apply else "Nothing was changed"
+        if not plan.steps:
+            result = "Nothing is left to do"
         self.tell(f"{facts.host}: {result}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
 

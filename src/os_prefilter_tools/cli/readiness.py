@@ -77,10 +77,11 @@ class ShowReadiness(Listing):
         lines = readiness(fleet, service.filters, options)
         deferred = sum(line.state == DEFERRED for line in lines)
         self.exit_code = NOT_READY if parsed_args.check and deferred else 0
+        with_lines = {line.filter for line in lines}
         others = [
             each.name
             for each in service.filters
-            if each.name not in {line.filter for line in lines}
+            if each.name not in with_lines
         ]
         self.tell(f"{len(lines) - deferred} enforced, {deferred} deferred.")
         if deferred and not any(line.unreported for line in lines):

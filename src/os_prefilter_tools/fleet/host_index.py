@@ -65,13 +65,9 @@ def capability_of(demand: Demand) -> tuple[Condition, ...]:
     conditions = demand.conditions()
     for item in conditions:
         if item.kind in (AGGREGATE, TREE):
-            name = (
-                "member_of"
-                if item.kind == AGGREGATE
-                else "same_subtree"
-                if item.scope == ROOT
-                else "in_tree"
-            )
+            name = "same_subtree" if item.scope == ROOT else "in_tree"
+            if item.kind == AGGREGATE:
+                name = "member_of"
             raise ConfigurationError(
                 f"A request filter adds {name}{item.suffix} to the query,"
                 " which an audit of images cannot judge. Leave that filter"

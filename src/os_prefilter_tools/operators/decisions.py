@@ -105,10 +105,8 @@ class LoggedDecision(NamedTuple):
                 f"{each['by']}: {each['after']} of {each['before']} hosts"
                 for each in self.hosts
             )
-            return (
-                f"{self.result}:"
-                f" {self.reason}{f' ({numbers})' * bool(numbers)}"
-            )
+            text = f"{self.result}: {self.reason}"
+            return f"{text} ({numbers})" if numbers else text
         number = len(self.requirements) + len(self.aggregates)
         return pluralize(number, "requirement") if number else "no requirement"
 
@@ -124,7 +122,7 @@ class LoggedDecision(NamedTuple):
         yield from (Preference(**item) for item in self.preferences)
 
 
-_KINDS: Final = {
+_TYPES: Final = {
     name: list if get_origin(kind) is list else kind
     for name, kind in get_type_hints(LoggedDecision).items()
 }
@@ -222,23 +220,24 @@ def _parse(message: bytes) -> LoggedDecision:
     """
     found = strict(message.rstrip().removesuffix(_RESET).decode())
     if not (
-        _has(found, _KINDS)
+        _has(found, _TYPES)
         and all(isinstance(each, str) for each in found["notes"])
     ):
         raise ValueError("not a decision")
-    for name, kinds in _PARTS.items():
-        if not all(_has(each, kinds) for each in found[name]):
-            raise ValueError("not a requirement")
-        found[name] = [
-            {key: each[key] for key in kinds} for each in found[name]
-        ]
-    return LoggedDecision(*(_printable(found[name]) for name in _KINDS))
+    for name, types in _PARTS.items():
+        parts = []
+        for each in found[name]:
+            if not _has(each, types):
+                raise ValueError("not a requirement")
+            parts.append({key: each[key] for key in types})
+        found[name] = parts
+    return LoggedDecision(*(_printable(found[name]) for name in _TYPES))
 
 
-def _has(found: Any, kinds: Mapping[str, Any]) -> bool:
+def _has(found: Any, types: Mapping[str, Any]) -> bool:
     return isinstance(found, dict) and all(
-        name in found and isinstance(found[name], kinds[name])
-        for name in kinds
+        name in found and isinstance(found[name], types[name])
+        for name in types
     )
 
 

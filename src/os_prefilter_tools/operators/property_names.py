@@ -214,25 +214,21 @@ def _problem_of_extra_spec(name: str) -> str:
 
 @cache
 def _extra_specs() -> frozenset[str]:
-    others = chain.from_iterable(
-        each.extra_specs for each in properties_without_rows()
-    )
-    return frozenset(
-        name
-        for name in (*(row.extra_spec for row in table()), *others)
-        if name and "*" not in name
-    )
+    names = [row.extra_spec for row in table() if row.extra_spec]
+    for each in properties_without_rows():
+        names += [name for name in each.extra_specs if "*" not in name]
+    return frozenset(names)
 
 
 @cache
 def _namespaces() -> frozenset[str]:
     """Return the namespaces of which Nova knows all extra specs."""
-    names = chain(
-        (row.extra_spec or "" for row in ROWS),
-        *(each.extra_specs for each in properties_without_rows()),
-    )
-    return frozenset(
-        f"{start}:"
-        for start, colon, rest in (name.partition(":") for name in names)
-        if rest.strip("*")
-    )
+    names = [row.extra_spec for row in ROWS if row.extra_spec]
+    for each in properties_without_rows():
+        names += each.extra_specs
+    namespaces = set()
+    for name in names:
+        start, _, rest = name.partition(":")
+        if rest.strip("*"):
+            namespaces.add(f"{start}:")
+    return frozenset(namespaces)

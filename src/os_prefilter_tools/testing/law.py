@@ -202,15 +202,13 @@ def pair_cases(
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
     """
-    pairs = (
-        pair
-        for pair in combinations(choices(cloud.emulated), 2)
-        if pair[0][0] is not pair[1][0]
-        and (owned is None or any(row.name in owned for row, _ in pair))
-    )
-    return tuple(
-        case_of(pair, cloud=cloud) for pair in islice(pairs, first, None, step)
-    )
+    pairs = []
+    for pair in combinations(choices(cloud.emulated), 2):
+        row, other = pair[0][0], pair[1][0]
+        is_owned = owned is None or row.name in owned or other.name in owned
+        if row is not other and is_owned:
+            pairs.append(pair)
+    return tuple(case_of(pair, cloud=cloud) for pair in pairs[first::step])
 
 
 @cache

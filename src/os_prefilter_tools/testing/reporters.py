@@ -111,15 +111,20 @@ class _Laws:
             yield
 
     def _questions(self) -> list[Question]:
-        return [
-            (row.name, value, architecture)
-            for row in table()
-            if row.name in self.reporter.owns
-            for value in (*row.values, *_LONGER * (row.name == "machine_type"))
-            for architecture in (
-                _ARCHITECTURES if row.per_architecture else ("",)
-            )
-        ]
+        found = []
+        for row in table():
+            if row.name not in self.reporter.owns:
+                continue
+            values = list(row.values)
+            if row.name == "machine_type":
+                values += _LONGER
+            architectures = _ARCHITECTURES if row.per_architecture else ("",)
+            found += [
+                (row.name, value, architecture)
+                for value in values
+                for architecture in architectures
+            ]
+        return found
 
     def _refusal(self, facts: HostFacts, question: Question) -> str:
         try:

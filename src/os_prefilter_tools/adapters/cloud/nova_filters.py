@@ -180,9 +180,9 @@ def _spec(
     )
     # Which devices these are only the host's pci_stats say, and no API shows
     # those.
-    devices = [objects.InstancePCIRequest(count=1)] * (
-        "pci_passthrough:alias" in flavor.extra_specs
-    )
+    devices = []
+    if "pci_passthrough:alias" in flavor.extra_specs:
+        devices.append(objects.InstancePCIRequest(count=1))
     return objects.RequestSpec(
         instance_uuid=server.lower(),
         image=novas_image,

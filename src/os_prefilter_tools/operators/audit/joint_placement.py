@@ -270,17 +270,19 @@ class _Filling:
         If none has, this is 25 times faster than the matcher.
         """
         providers = (*host.own, *host.shared)
-        return all(
-            any(
-                name in each.resources
-                and amount
-                <= room_in(each.resources[name])
-                - self._taken.get(each.uuid, {}).get(name, 0)
-                for each in providers
-            )
-            for group in demand.groups.values()
-            for name, amount in group.resources.items()
-        )
+        for group in demand.groups.values():
+            for name, amount in group.resources.items():
+                if not any(
+                    self._has(each, name, amount) for each in providers
+                ):
+                    return False
+        return True
+
+    def _has(self, provider: Provider, name: str, amount: int) -> bool:
+        if name not in provider.resources:
+            return False
+        taken = self._taken.get(provider.uuid, {}).get(name, 0)
+        return amount <= room_in(provider.resources[name]) - taken
 
 
 def _as_used(host: Host, taken: Allocation) -> Host:

@@ -114,10 +114,8 @@ class HostSum(NamedTuple):
         return self.placed < self.servers - self.stranded
 
     def __str__(self) -> str:
-        return (
-            f"{'at least ' * self.is_short}{self.placed} of"
-            f" {pluralize(self.servers, 'server')}"
-        )
+        text = f"{self.placed} of {pluralize(self.servers, 'server')}"
+        return f"at least {text}" if self.is_short else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,35 +245,34 @@ def audit_servers(
     of_project, stranded = Counter[str](), Counter[str]()
     for line in lines.values():
         of_project[line.project] += len(line.servers)
-        stranded[line.project] += len(line.servers) * (
-            line.verdict in STRANDED
-        )
-    of_projects = (
-        (project, number, stranded[project])
-        for project, number in of_project.items()
+        if line.verdict in STRANDED:
+            stranded[line.project] += len(line.servers)
+    of_projects = sorted(
+        (
+            (project, number, stranded[project])
+            for project, number in of_project.items()
+        ),
+        key=lambda row: (-row[2], -row[1], row[0]),
     )
     ordered = sorted(
         lines.values(),
         key=lambda line: (URGENT.index(line.verdict), line.host, line.project),
+    )
+    of_hosts = sorted(
+        sums.values(),
+        key=lambda each: (
+            -each.stranded,
+            each.placed - each.servers,
+            each.host,
+        ),
     )
     return ServerAudit(
         lines=tuple(ordered),
         servers=count,
         hosts=len(names),
         drained=drained_names,
-        of_hosts=tuple(
-            sorted(
-                sums.values(),
-                key=lambda each: (
-                    -each.stranded,
-                    each.placed - each.servers,
-                    each.host,
-                ),
-            )
-        ),
-        of_projects=tuple(
-            sorted(of_projects, key=lambda row: (-row[2], -row[1], row[0]))
-        ),
+        of_hosts=tuple(of_hosts),
+        of_projects=tuple(of_projects),
         if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),

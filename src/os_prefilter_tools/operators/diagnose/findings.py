@@ -326,19 +326,21 @@ def _bare_metal(
         for item in conditions
         if item.kind == RESOURCE and item.scope == UNSUFFIXED
     ]
-    offered = [
-        {name for each in (*host.own, *host.shared) for name in each.resources}
-        for host in hosts
-    ]
+    offered = []
+    for host in hosts:
+        providers = (*host.own, *host.shared)
+        offered.append(
+            set[str]().union(*(each.resources for each in providers))
+        )
     found = {}
     for item in amounts:
         name = item.names[0]
         having = [classes for classes in offered if name in classes]
+        present = set[str]().union(*having)
         missing = [
             each
             for each in amounts
-            if each.names[0] in _FIELDS
-            and not any(each.names[0] in has for has in having)
+            if each.names[0] in _FIELDS and each.names[0] not in present
         ]
         if name.startswith(CUSTOM_PREFIX) and having and missing:
             names = [each.names[0] for each in missing]
@@ -469,7 +471,7 @@ def describe_instead(host: Host, item: Condition) -> str:
 
 def _describe_room(inventory: Inventory) -> str:
     capacity = capacity_of(inventory)
-    limit = f", at most {inventory.max_unit} an instance" * (
-        inventory.max_unit < capacity
-    )
-    return f"{max(0, capacity - inventory.used)} of {capacity} free{limit}"
+    text = f"{max(0, capacity - inventory.used)} of {capacity} free"
+    if inventory.max_unit < capacity:
+        text += f", at most {inventory.max_unit} an instance"
+    return text

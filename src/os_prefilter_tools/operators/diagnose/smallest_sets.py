@@ -10,7 +10,7 @@ both: a set that hits all known sets to drop is either not met, or there is one
 more to drop beside it ("dualize and advance", D. Gunopulos et al., 1997).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -71,12 +71,10 @@ def smallest_sets(
 
     if is_met(frozenset(conditions)):
         return SmallestSets([], [frozenset()], True)
-    to_drop, unmet, compared, are_all = (
-        [smallest_to_drop(everything)],
-        list[int](),
-        0,
-        True,
-    )
+    to_drop = [smallest_to_drop(everything)]
+    unmet: list[int] = []
+    compared = 0
+    are_all = True
     hitting = list(_bits(to_drop[0]))
     while left := [each for each in hitting if each not in unmet]:
         if (
@@ -95,15 +93,8 @@ def smallest_sets(
         hitting = sorted(_extend(hitting, to_drop[-1]), key=_by_size)
         are_all &= len(hitting) <= _MOST_HITTING
         del hitting[_MOST_HITTING:]
-    # After a cut, a set may contain one that was cut: in a minimal set, each
-    # member alone hits some set to drop.
-    found = [
-        each
-        for each in unmet
-        if all(
-            any(way & each == bit for way in to_drop) for bit in _bits(each)
-        )
-    ]
+    # After a cut, a set may contain one that was cut.
+    found = [each for each in unmet if _is_minimal(each, to_drop)]
     to_drop.sort(key=_by_size)
     return SmallestSets(
         list(map(named, found)), list(map(named, to_drop)), are_all
@@ -126,20 +117,29 @@ def one_unmet(
     return unmet
 
 
-def _extend(hitting: list[int], way: int) -> list[int]:
+def _extend(hitting: list[int], dropped: int) -> list[int]:
     """Return the minimal sets that hit one more set.
 
     C. Berge, "Hypergraphs", 1989
     """
-    kept = [each for each in hitting if each & way]
+    kept = [each for each in hitting if each & dropped]
     longer = {
-        each | bit for each in hitting if not each & way for bit in _bits(way)
+        each | bit
+        for each in hitting
+        if not each & dropped
+        for bit in _bits(dropped)
     }
-    return kept + [
-        each
-        for each in longer
-        if not any(other & each == other for other in kept)
-    ]
+
+    def is_minimal(each: int) -> bool:
+        return not any(other & each == other for other in kept)
+
+    return kept + list(filter(is_minimal, longer))
+
+
+def _is_minimal(unmet: int, to_drop: Iterable[int]) -> bool:
+    """Return whether each member alone hits some set to drop."""
+    common = {unmet & dropped for dropped in to_drop}
+    return common.issuperset(_bits(unmet))
 
 
 def _bits(number: int) -> Iterator[int]:

@@ -49,14 +49,14 @@ def as_markdown(offer: Offer, *, count: bool = False) -> str:
             if value.status is Status.OFFERED
         ]
         if served:
-            cells = (
-                ", ".join(
-                    _code(value, f" ({hosts[place]})" * count)
-                    for value, hosts in served
-                    if hosts[place]
-                )
-                for place in range(len(places))
-            )
+            cells = []
+            for place in range(len(places)):
+                values = []
+                for value, hosts in served:
+                    if hosts[place]:
+                        note = f" ({hosts[place]})" if count else ""
+                        values.append(_code(value, note))
+                cells.append(", ".join(values))
             offered.append((*own, *cells))
         free += [
             (*own, _code(value.value), value.reason)
@@ -87,19 +87,13 @@ def as_json(offer: Offer, *, count: bool = False) -> str:
         document["taken_at"] = offer.taken_at
     if offer.by:
         document |= {"by": offer.by, "places": list(offer.places)}
-    document["properties"] = [
-        {
-            **{
-                name: value
-                for name, value in zip(each._fields, each, strict=True)
-                if name != "values" and value
-            },
-            "values": [
-                _value(value, offer, count=count) for value in each.values
-            ],
-        }
-        for each in offer.properties
-    ]
+    document["properties"] = properties = []
+    for each in offer.properties:
+        fields = {name: part for name, part in each._asdict().items() if part}
+        fields["values"] = [
+            _value(value, offer, count=count) for value in each.values
+        ]
+        properties.append(fields)
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -126,13 +120,9 @@ def _value(value: Value, offer: Offer, *, count: bool) -> dict[str, Any]:
 def _table(
     columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]
 ) -> list[str]:
-    return [
-        "",
-        *(
-            f"| {' | '.join(cells)} |"
-            for cells in (columns, ("---",) * len(columns), *rows)
-        ),
-    ]
+    rule = ["---"] * len(columns)
+    lines = [f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows)]
+    return ["", *lines]
 
 
 def _code(name: str, note: str = "") -> str:

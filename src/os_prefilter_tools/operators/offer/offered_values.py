@@ -141,37 +141,28 @@ def find_offer(
         property
     """
     requests = _SmallestRequests(service)
-    requested = [
-        (
-            row,
-            {
-                value: requests.conditions_for(row, value)
-                for value in row.values
-                if value
-            },
-        )
+    requested = {
+        (row.name, value): requests.conditions_for(row, value)
         for row in requests.rows.values()
-    ]
-    ways = chain.from_iterable(
-        chain.from_iterable(values.values()) for _, values in requested
-    )
-    named = chain(_ENABLED, chain.from_iterable(ways))
+        for value in row.values
+        if value
+    }
+    named = set(_ENABLED)
+    for demands in requested.values():
+        named.update(*demands)
     index = HostIndex.by_capability(fleet, named, any_size=True)
     enabled = index.find_candidates(_ENABLED)
     places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
 
-    def judge(row: Row, value: str, ways: list[_Conditions]) -> Value:
+    def judge(row: Row, value: str) -> Value:
+        demands = requested[row.name, value]
         own = frozenset(row.values[value].traits)
-        if not own and ways and all(way == requests.always for way in ways):
+        if demands and not own and set(demands) == {requests.always}:
             return Value(
                 value, Status.REQUIRES_NOTHING, row.values[value].reason
             )
-        known = [
-            way
-            for way in ways
-            if own <= {name for item in way for name in item.names}
-        ]
-        if ways and not known:
+        known = [each for each in demands if own <= _names_in(each)]
+        if demands and not known:
             return Value(value, Status.NOT_CHECKED)
         serving = union(map(index.find_candidates, known)) & enabled
         by_place = tuple(
@@ -180,24 +171,30 @@ def find_offer(
         status = Status.OFFERED if serving else Status.NOT_OFFERED
         return Value(value, status, "", serving.bit_count(), by_place)
 
-    properties = tuple(
-        Property(
-            row.image_property or "",
-            row.image_attribute or "",
-            row.extra_spec or "",
-            tuple(judge(row, value, ways) for value, ways in values.items()),
-            "" in row.spelling.prefixes,
+    properties = []
+    for row in requests.rows.values():
+        values = [judge(row, value) for value in row.values if value]
+        properties.append(
+            Property(
+                row.image_property or "",
+                row.image_attribute or "",
+                row.extra_spec or "",
+                tuple(values),
+                "" in row.spelling.prefixes,
+            )
         )
-        for row, values in requested
-    )
     return Offer(
-        properties,
+        tuple(properties),
         enabled.bit_count(),
         by,
         tuple(places),
         fleet.taken_at,
         requests.waiting,
     )
+
+
+def _names_in(conditions: _Conditions) -> set[str]:
+    return set(chain.from_iterable(item.names for item in conditions))
 
 
 def _hosts_by_place(
@@ -224,8 +221,7 @@ class _SmallestRequests:
     """The smallest requests for one value, behind the filters of a service."""
 
     def __init__(self, service: Service) -> None:
-        # These requests are nobody's: what has no effect in them is not to be
-        # told.
+        # No user made these requests: a value without effect needs no note.
         self._service = replace(service, remark=None)
         self.rows = {
             row.name: row for row in service.options.rows if row.required_by
@@ -240,14 +236,11 @@ class _SmallestRequests:
     def waiting(self) -> tuple[str, ...]:
         """The filters that deferred a requirement while they wait.
 
-        A filter that defers for every request, as ``owner`` does, tells
-        nothing about a value.
+        A filter that defers for every request, as ``owner`` does, says nothing
+        about a value.
         """
-        return tuple(
-            sorted(
-                {name for name, _ in self._deferred - self._always_deferred}
-            )
-        )
+        of_values = self._deferred - self._always_deferred
+        return tuple(sorted({name for name, _ in of_values}))
 
     def conditions_for(self, row: Row, value: str) -> list[_Conditions]:
         """Return the conditions of each smallest request for a value.
@@ -272,14 +265,11 @@ class _SmallestRequests:
         """
         for name, value in wanted.items():
             row = self.rows[name]
-            needed = {
-                other: [one]
-                for other, one in (
-                    row.constraints[value].needs
-                    if value in row.constraints
-                    else ()
-                )
-            }
+            needed = {}
+            if value in row.constraints:
+                needed = {
+                    other: [one] for other, one in row.constraints[value].needs
+                }
             if row.depends_on and row.values[value].traits:
                 needed.setdefault(
                     row.depends_on.row, sorted(enabling_values(row.depends_on))

@@ -3,10 +3,11 @@
 """Start of the service inside an unmodified nova-scheduler."""
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import nova.conf
 import nova.utils
@@ -65,8 +66,9 @@ SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
         "tpm_secret_security": "tpm_secret_security_filter",
     }
 )
-"""Name of a filter -> Nova's function of the same purpose, in
-``nova.scheduler.request_filter``.
+"""Filter -> Nova's of the same purpose, in ``nova.scheduler.request_filter``.
+
+Where the filter is enabled, Nova's is not run.
 """
 
 
@@ -88,8 +90,9 @@ STAYS_WITH_NOVA: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
-"""Name of a filter that is for other schedulers -> Nova's function of the same
-purpose, and the option in ``[scheduler]`` that enables it, if one does.
+"""Filter for other schedulers -> Nova's, and its option in ``[scheduler]``.
+
+The option is empty where Nova's is always enabled.
 
 They read what Nova has in its database and Neutron, and Nova reads it itself,
 up to date, for each request.
@@ -97,69 +100,50 @@ up to date, for each request.
 
 
 def activate() -> list[type]:
-    """Make nova-scheduler run the filters in ``[prefilter] enabled_filters``
-    after its own.
+    """Make nova-scheduler run the filters in ``[prefilter] enabled_filters``.
 
-    An enabled filter replaces Nova's filter of the same purpose, so that no
-    request pays twice, and what Nova requires wrongly does not exclude the
-    hosts that ours finds. Calling it again applies the configuration as it is
-    then.
+    They run after Nova's own. An enabled filter replaces Nova's filter of the
+    same purpose, so that no request pays twice, and what Nova requires wrongly
+    does not exclude the hosts that ours finds. Calling it again applies the
+    configuration as it is then.
 
     :return: the host filters that ``[filter_scheduler] enabled_filters`` may
         name: :class:`RebuildFilter`; and with ``count_hosts`` a subclass of
-        each enabled one, which counts
+        each enabled one, which counts hosts
         (:mod:`os_prefilter.nova.host_filters`)
     :raises ConfigurationError: if nova-scheduler must not start with this
         configuration.
     """
     client = PlacementClient(ADAPTER, microversion="1.22")
     service = _service(client)
-    replaced = {
-        each.name: getattr(request_filter, SAME_PURPOSE[each.name])
-        for each in service.filters
-        if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))
-    }
-    # It must see the traits that ours require.
-    isolates = (
-        service.filters
-        and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
-    )
-    isolate = request_filter.isolate_aggregates if isolates else None
-    # The list as it was before an earlier activation, with the changes of
-    # others since.
-    entries = [
-        each.args[0] if isinstance(each, _Replaced) else each
-        for each in request_filter.ALL_REQUEST_FILTERS
-        if not isinstance(each, RequestFilters | LastFilter)
-    ]
-    skipped = [*replaced.values(), isolate]
-    for each in request_filter.ALL_REQUEST_FILTERS:
-        if isinstance(each, RequestFilters):
-            each.replaced.set()
-    watch = (
-        SchedulingWatch(service, ADAPTER)
-        if service.filters and nova.conf.CONF[GROUP].count_hosts
-        else None
-    )
+    replaced = _replaced_by(service)
+    entries = _entries_of_others()
+    skipped = list(replaced.values())
+    isolate = None
+    watch = None
+    if service.filters:
+        conf = nova.conf.CONF
+        if (
+            conf.scheduler.enable_isolated_aggregate_filtering
+            and request_filter.isolate_aggregates in entries
+        ):
+            # Our entry calls it: it must see the traits that ours require.
+            isolate = request_filter.isolate_aggregates
+            skipped.append(isolate)
+        if conf[GROUP].count_hosts:
+            watch = SchedulingWatch(service, ADAPTER)
+    ours = RequestFilters(service, isolate, watch)
+    for position, each in enumerate(entries):
+        if each in skipped:
+            entries[position] = _Replaced(_skip, each)
     # In place: other modules may have imported the list.
-    ours = RequestFilters(
-        service, isolate if isolate in entries else None, watch
-    )
-    request_filter.ALL_REQUEST_FILTERS[:] = [
-        *(
-            _Replaced(_skip, each) if each in skipped else each
-            for each in entries
-        ),
-        ours,
-    ]
+    request_filter.ALL_REQUEST_FILTERS[:] = [*entries, ours]
     wanted = traits_to_create(service.filters, service.options)
     if wanted:
-        with suppress(
-            RuntimeError
-        ):  # No thread can be started: the first request creates them.
-            start_thread(
-                partial(_create_traits, wanted, ours.replaced), "wanted traits"
-            )
+        create = partial(_create_traits, wanted, ours.replaced)
+        # No thread can be started: the first request creates them.
+        with suppress(RuntimeError):
+            start_thread(create, "wanted traits")
     for warning in filter(None, _warnings(service)):
         LOG.warning("%s", warning)
     if replaced:
@@ -168,25 +152,54 @@ def activate() -> list[type]:
             " place: %s.",
             ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in replaced),
         )
-    # Nova makes one object of the class, without arguments.
-    rebuild = type(
-        RebuildFilter.__name__,
-        (RebuildFilter,),
-        {"service": service, "client": client},
-    )
-    return [rebuild, *(counting(watch, rebuild) if watch else ())]
+    # Nova makes one object of the class, without arguments
+    # (nova/scheduler/host_manager.py, 27 to 34).
+    fields = {"service": service, "client": client}
+    rebuild = type(RebuildFilter.__name__, (RebuildFilter,), fields)
+    if watch is None:
+        return [rebuild]
+    return [rebuild, *counting(watch, rebuild)]
+
+
+def _replaced_by(service: Service) -> dict[str, NovaFilter]:
+    """Return Nova's filters that are not run, by the name of ours."""
+    found: dict[str, NovaFilter] = {}
+    for each in service.filters:
+        # An older Nova has no filter of some purposes.
+        novas = getattr(request_filter, SAME_PURPOSE.get(each.name, ""), None)
+        if novas:
+            found[each.name] = novas
+    return found
+
+
+def _entries_of_others() -> list[Any]:
+    """Return Nova's list as it would be without an earlier activation.
+
+    It has the changes that others made since, and the entries of the earlier
+    activation learn that they are replaced.
+    """
+    entries = []
+    for each in request_filter.ALL_REQUEST_FILTERS:
+        if isinstance(each, RequestFilters):
+            each.replaced.set()
+        elif isinstance(each, _Replaced):
+            entries.append(each.args[0])
+        elif not isinstance(each, LastFilter):
+            entries.append(each)
+    return entries
 
 
 def _create_traits(names: Collection[str], replaced: threading.Event) -> None:
-    """Create the traits that requests may name, and those that tell hosts what
-    to report, without any request.
+    """Create the traits that requests may name, without any request.
 
-    It begins after the start, as :data:`_AFTER_START` says, and goes on until
-    Placement has them.
+    Among them are those by which hosts learn what to report. It begins after
+    the start, as :data:`_AFTER_START` says, and goes on until Placement has
+    them.
 
     :param replaced: set by a later activation, which has traits of its own
     """
-    pause, is_told = _AFTER_START, False
+    pause = _AFTER_START
+    is_logged = False
     while not replaced.wait(pause):
         try:
             # Not Nova's own client: a worker that is forked meanwhile would
@@ -196,16 +209,14 @@ def _create_traits(names: Collection[str], replaced: threading.Event) -> None:
                 adapter, microversion="1.22"
             ).ensure_traits(names)
         except Exception as error:  # noqa: BLE001 - of any plugin that authenticates; requests go on without
-            if not is_told:
+            if not is_logged:
                 LOG.warning(
                     "Traits that hosts are to report cannot be created"
                     " yet: %s",
                     describe_error(error),
                 )
-            pause, is_told = (
-                max(pause, nova.conf.CONF[GROUP].facts_interval),
-                True,
-            )
+            is_logged = True
+            pause = max(pause, nova.conf.CONF[GROUP].facts_interval)
         else:
             if created:
                 LOG.info(
@@ -217,15 +228,15 @@ def _create_traits(names: Collection[str], replaced: threading.Event) -> None:
 
 
 class _Replaced(partial[bool]):
-    """The place of a filter of Nova that is not run. It equals that filter:
-    others, as Nova's own tests, look it up.
+    """The place of a filter of Nova that is not run.
+
+    It equals that filter: others, as Nova's own tests, look it up.
     """
 
     def __eq__(self, other: object) -> bool:
-        return bool(
-            self.args[0]
-            == (other.args[0] if isinstance(other, _Replaced) else other)
-        )
+        if isinstance(other, _Replaced):
+            other = other.args[0]
+        return bool(self.args[0] == other)
 
     __hash__ = partial.__hash__
 
@@ -233,17 +244,17 @@ class _Replaced(partial[bool]):
 def _skip(
     _original: NovaFilter, _context: object, _request_spec: object
 ) -> bool:
-    """Stand in the place of a filter of Nova that is not run, so that a later
-    activation can restore it.
-    """
+    """Stand in for a filter of Nova, which a later activation can restore."""
     return False
 
 
 def _warnings(service: Service) -> Iterator[str]:
-    """Yield warnings of a configuration that has not the effect that it seems
-    to have; some are empty.
+    """Yield warnings of options without the effect that they seem to have.
+
+    Some are empty.
     """
-    options, enabled = service.options, {each.name for each in service.filters}
+    options = service.options
+    enabled = {each.name for each in service.filters}
     yield unsupported_nova()
     if service.implied_by and not has_libosinfo():
         yield (
@@ -251,23 +262,18 @@ def _warnings(service: Service) -> Iterator[str]:
             " libosinfo for the Python of nova-scheduler."
         )
     prefers = options.preferred_properties or "preferences" in enabled
-    if (
-        prefers
-        and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes
-    ):
+    weighers = nova.conf.CONF.filter_scheduler.weight_classes
+    if prefers and _WEIGHER not in weighers:
         yield (
             f"Preferred traits have no effect: add {_WEIGHER} to"
             " [filter_scheduler] weight_classes."
         )
     for row in options.rows:
-        # A bundled row may be of another release of Nova.
-        is_of_package = row not in ROWS and enabled.intersection(
-            row.required_by
-        )
-        if is_of_package and row.image_property not in (
-            None,
-            *ImageMetaProps.fields,
-        ):
+        # A bundled row may be for another release of Nova.
+        if row in ROWS or enabled.isdisjoint(row.required_by):
+            continue
+        name = row.image_property
+        if name is not None and name not in ImageMetaProps.fields:
             yield (
                 f"The row {row.name} of another package reads the image"
                 f" property {row.image_property}, which this Nova drops before"
@@ -293,25 +299,25 @@ def _service(client: PlacementClient) -> Service:
         facts["minimum_compute_version"] = minimum_compute_version
         for name in STAYS_WITH_NOVA.keys() & conf[GROUP].enabled_filters:
             function, option = STAYS_WITH_NOVA[name]
-            advice = (
-                f"Set [scheduler] {option} = true."
-                if option
-                else "It needs no option."
-            )
             problem = (
                 f"{name!r} is for other schedulers: in nova-scheduler, Nova's"
-                f" own {function} takes its place"
+                f" own {function} takes its place. Remove it here."
             )
+            advice = "It needs no option."
+            if option:
+                advice = f"Set [scheduler] {option} = true."
             raise errors.InvalidOption(
-                "enabled_filters", f"{problem}. Remove it here. {advice}"
+                "enabled_filters", f"{problem} {advice}"
             )
+        stores = (InheritedStore, *_caches())
+        host_traits = HostTraitsReader(client, some_compute_nodes)
         return Service.from_conf(
             conf,
             facts,
             ensure_traits=client.ensure_traits,
             kept_machine_type=kept_machine_type,
-            host_traits=HostTraitsReader(client, some_compute_nodes),
-            stores=(InheritedStore, *_caches()),
+            host_traits=host_traits,
+            stores=stores,
             in_nova=True,
             implied_by=implied_by,
             has_new_flavor=has_new_flavor,
@@ -328,8 +334,9 @@ def _service(client: PlacementClient) -> Service:
 
 
 def _caches() -> list[MakeStore]:
-    """Return the cache of the section ``[cache]``, if it is enabled, for what
-    the schedulers of all hosts share.
+    """Return what makes stores in the cache of ``[cache]``, if it is enabled.
+
+    There the schedulers of all hosts share what they read.
     """
     conf = nova.conf.CONF
     if not conf.cache.enabled:
@@ -338,11 +345,9 @@ def _caches() -> list[MakeStore]:
         region = oslo_cache.create_region()
         oslo_cache.configure_cache_region(conf, region)
         placement = conf.placement
-        auth = (
-            loading.get_auth_plugin_conf_options(placement.auth_type)
-            if placement.auth_type
-            else ()
-        )
+        auth: Sequence[Any] = ()
+        if placement.auth_type:
+            auth = loading.get_auth_plugin_conf_options(placement.auth_type)
         conf.register_opts(auth, group="placement")
         # Where the database is, and nothing of its password.
         database = make_url(conf.api_database.connection or "sqlite://")
@@ -353,16 +358,17 @@ def _caches() -> list[MakeStore]:
             type(error).__name__,
         )
         return []
-    names = [
-        each.dest for each in auth if each.dest in ("auth_url", "endpoint")
-    ]
-    cloud = (
+    # Schedulers of several clouds may use one cache.
+    cloud: list[object] = [
         database.host,
         database.port,
         database.database,
         placement.region_name,
         placement.endpoint_override,
-    )
-    return [
-        SharedCache(region, *cloud, *(placement[name] for name in names)).store
     ]
+    cloud += [
+        placement[each.dest]
+        for each in auth
+        if each.dest in ("auth_url", "endpoint")
+    ]
+    return [SharedCache(region, *cloud).store]

@@ -38,8 +38,9 @@ class RequestFilters:
     preferred_share: ClassVar[
         WeakKeyDictionary[Any, Callable[[str], float]]
     ] = WeakKeyDictionary()
-    """Request spec, which Nova hands on to its weighers and then drops -> UUID
-    of a compute node -> the share of the preferred traits that it has.
+    """Request spec -> UUID of a compute node -> its share of preferred traits.
+
+    Nova hands the same object on to its weighers, and then drops it.
     """
 
     def __init__(
@@ -99,15 +100,16 @@ class RequestFilters:
 
 
 class LastFilter:
-    """The end of Nova's list of request filters, where filters of others
-    follow ours: they may ask Placement too.
+    """The end of Nova's list, where request filters of others follow ours.
+
+    They may ask Placement too, before Nova does.
     """
 
     def __init__(self, watch: SchedulingWatch) -> None:
         self._watch = watch
 
     def __call__(self, _context: Any, _request_spec: Any) -> bool:
-        """Note that Nova's query is next, unless another entry follows."""
+        """Note that Nova's query is next, unless another filter follows."""
         _expect_query_after(self, self._watch)
         return False
 
@@ -124,11 +126,10 @@ def _expect_query_after(entry: object, watch: SchedulingWatch) -> None:
 def _run_with_all_traits(
     function: NovaFilter, context: Any, request_spec: Any
 ) -> None:
-    """Run a filter of Nova that reads the traits of request groups alone, so
-    that it counts those of the root as well.
+    """Run a filter of Nova so that it counts required traits of the root too.
 
-    It gets a copy whose flavor names them; of what it writes, the destination
-    is taken over.
+    It reads those of request groups alone. So it gets a copy whose flavor
+    names those of the root; of what it writes, the destination is taken over.
     """
     seen = clone_of(request_spec)
     written = seen.flavor.extra_specs if "extra_specs" in seen.flavor else {}

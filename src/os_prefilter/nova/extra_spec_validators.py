@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Validators of bare-metal configurations for nova-api, which then refuses a
-wrong value in a flavor at once.
+"""Validators of bare-metal configurations in flavors, for nova-api.
 
-It loads this module by the entry point group
-``nova.api.extra_spec_validators`` wherever the package is installed, and reads
-``[prefilter]`` in its own configuration. A validator gets one extra spec,
-without the others and without the image. So the trait of a device passes here:
-only the scheduler sees whether its property is there as well.
+nova-api then refuses a wrong value at once. It loads this module by the entry
+point group ``nova.api.extra_spec_validators`` wherever the package is
+installed, and reads ``[prefilter]`` in its own configuration. A validator gets
+one extra spec, without the others and without the image. So the trait of a
+device passes here: only the scheduler sees whether its property is there too.
 """
 
 import nova.conf
@@ -22,8 +21,9 @@ LOG = get_logger(__name__)
 
 
 def register() -> list[base.ExtraSpecValidator]:
-    """Return the validators of the extra specs that enabled filters know and
-    Nova does not.
+    """Return validators of extra specs that Nova does not know itself.
+
+    They are those of the enabled filters.
 
     A configuration that cannot be served is logged as an error, and nothing is
     refused: raised here, it would keep nova-api from starting.

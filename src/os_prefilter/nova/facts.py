@@ -25,8 +25,9 @@ _CELLS = "cells"
 
 
 def kept_machine_type(context: Any, request_spec: Any) -> str | None:
-    """Return the machine type that Nova's libvirt driver keeps for a server
-    that moves, from its system metadata.
+    """Return the machine type that Nova keeps for a server that moves.
+
+    Its libvirt driver keeps it in the server's system metadata.
 
     None for a resize or a cold migration: nova-compute then starts the guest
     from the request's image, so that the destination's default counts. None
@@ -48,8 +49,9 @@ def kept_machine_type(context: Any, request_spec: Any) -> str | None:
 
 
 def has_new_flavor(context: Any, request_spec: Any) -> bool:
-    """Return whether a server is resized, by what nova-conductor itself tells
-    it from a cold migration by.
+    """Return whether a server is resized, not migrated to its own flavor.
+
+    nova-conductor decides by the same fields.
     """
     server = _server_of(context, request_spec)
     is_resized: bool = (
@@ -60,9 +62,7 @@ def has_new_flavor(context: Any, request_spec: Any) -> bool:
 
 
 def _server_of(context: Any, request_spec: Any) -> Any:
-    """Return the server of a request, with its system metadata, from the
-    database of its cell.
-    """
+    """Return the server of a request from the database of its cell."""
     admin = (context or nova_context.get_admin_context()).elevated()
     mapping = InstanceMapping.get_by_instance_uuid(
         admin, request_spec.instance_uuid
@@ -76,20 +76,20 @@ def _server_of(context: Any, request_spec: Any) -> Any:
 
 
 def some_compute_nodes(context: Any) -> list[str]:
-    """Return the UUIDs of compute nodes, which are those of their root
-    providers: one of each cell that answers.
+    """Return the UUID of one compute node of each cell that responds.
+
+    It is that of the node's root provider in Placement, too.
     """
     admin = (context or nova_context.get_admin_context()).elevated()
     with lock_of(_CELLS):
         by_cell = nova_context.scatter_gather_skip_cell0(
             admin, ComputeNodeList.get_by_pagination, limit=1
         )
-    answers = (
-        found
-        for found in by_cell.values()
-        if not nova_context.is_cell_failure_sentinel(found)
-    )
-    return [node.uuid for found in answers for node in found]
+    uuids: list[str] = []
+    for nodes in by_cell.values():
+        if not nova_context.is_cell_failure_sentinel(nodes):
+            uuids += [node.uuid for node in nodes]
+    return uuids
 
 
 def minimum_compute_version(context: Any) -> int:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nova-scheduler does with a request after its request filters, watched:
-no choice of a host changes.
+"""Count the hosts that Nova's host filters leave, and say why none is left.
 
-Nova's map of host filters takes the later of two classes of one name:
-:func:`counting` returns a subclass of each enabled one that counts. Where
-Placement has no candidate, Nova gives no reason and calls nothing more; what
-sees the response is an event hook of requests, on the HTTP session of Nova's
-client. Other packages use that session as well: only a response to the query
-that Nova makes of the request spec, after all request filters, counts.
+No choice of a host changes. Nova's map of host filters takes the later of two
+classes of one name: :func:`counting` returns a subclass of each enabled one
+that counts. Where Placement has no candidate, Nova gives no reason and calls
+nothing more; what sees the response is an event hook of requests, on the HTTP
+session of Nova's client. Other packages use that session as well: only a
+response to the query that Nova makes of the request spec, after all request
+filters, counts.
 """
 
 import time
@@ -61,29 +61,30 @@ _REQUEST_ID = "X-OpenStack-Request-ID"
 
 
 class _Scheduling:
-    """A request between its request filters and its host, in the one thread,
-    or greenlet, that schedules it.
+    """A request between its request filters and its host.
+
+    One thread, or greenlet, schedules it.
     """
 
     def __init__(
         self, spec: Any, context: Any = None, patience: float = 0.0
     ) -> None:
-        self.of = ref(spec)
+        self.spec = ref(spec)
         self.context = context
         self.patience = patience
-        """The seconds that the request may wait for a reason: what its filters
-        have left of them.
+        """Seconds that the request may wait for a reason.
+
+        Its filters have left them of :data:`.deployment_facts.PATIENCE`.
         """
         self.is_filtered = False
         """True once all request filters have run."""
         self.query = ""
-        """The first query of Nova's for candidates, urlencoded, that Placement
-        answered with none; not one refused.
+        """Nova's first query that found no candidate, urlencoded.
+
+        One that Placement refused does not count.
         """
         self.found: list[str] = []
-        """Queries for candidates, Nova's or not, that Placement answered with
-        some.
-        """
+        """Queries, Nova's or not, that found candidates."""
         self.index = 0
         self.runs: Counter[tuple[int, str]] = Counter()
         self.steps: list[HostsAt] = []
@@ -98,8 +99,9 @@ _INDEX: ContextVar[int] = ContextVar("index", default=0)
 
 
 class SchedulingWatch:
-    """Tells why no host is left, and lets the user read it where nothing has
-    to be undone.
+    """Watches requests, and finds why no host is left for one.
+
+    The user reads the reason where Nova has nothing to undo.
 
     :param service: has the metrics and the history that record it
     :param adapter: Nova's own client of Placement, as an adapter of
@@ -110,16 +112,23 @@ class SchedulingWatch:
         group = nova.conf.CONF.prefilter
         self.service = service
         self._counts = group.no_host_reason == "counts"
-        self._is_told = group.no_host_reason != "off"
-        # The future of a query for capacity that Placement did not answer in
-        # time.
+        self._shows_reason = group.no_host_reason != "off"
+        # The future of a query for what is short, without a response in time.
         self._late: Any = None
         self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
-        # That of Nova's own query for candidates.
+        # The microversion of Nova's own query for candidates
+        # (nova/scheduler/client/report.py, 27 to 34).
         client = PlacementClient(adapter, microversion="1.36")
+
+        def count_hosts(query: str) -> int:
+            return len(client.candidates(query).by_host)
+
+        def count_providers(query: str) -> int:
+            return sum(1 for _ in client.each_provider(query))
+
         self._capacity = CapacityCheck(
-            lambda query: len(client.candidates(query).by_host),
-            lambda query: sum(1 for _ in client.each_provider(query)),
+            count_hosts,
+            count_providers,
             lambda _query: client.traits_in_use(),
             records=bool(group.decision_history),
             counts=self._counts,
@@ -136,21 +145,19 @@ class SchedulingWatch:
             reason
         """
         _SCHEDULING.set(_Scheduling(spec, context, patience))
-        if session is not None and self.see not in session.hooks["response"]:
-            # Nova makes another one after some errors; of an earlier
-            # activation, none stays.
-            hooks = session.hooks["response"]
-            others = [
-                each
-                for each in hooks
-                if not isinstance(
-                    getattr(each, "__self__", None), SchedulingWatch
-                )
-            ]
-            session.hooks["response"] = [*others, self.see]
+        # Nova makes another session after some errors.
+        if session is None or self.see in session.hooks["response"]:
+            return
+        hooks = []
+        for each in session.hooks["response"]:
+            # Of an earlier activation, none stays.
+            owner = getattr(each, "__self__", None)
+            if not isinstance(owner, SchedulingWatch):
+                hooks.append(each)
+        session.hooks["response"] = [*hooks, self.see]
 
     def expect_query(self) -> None:
-        """Nova asks Placement next: all request filters have run."""
+        """Note that all request filters have run: Nova's query is next."""
         now = _SCHEDULING.get()
         if now:
             now.is_filtered = True
@@ -162,18 +169,15 @@ class SchedulingWatch:
             no reason
         """
         now = _SCHEDULING.get()
-        spec = now.of() if now else None
-        if (
-            now is None
-            or spec is None
-            or not now.is_filtered
-            or not _leaves_no_candidate(response, now, spec)
-        ):
+        if now is None or not now.is_filtered:
+            return
+        spec = now.spec()
+        if spec is None or not _leaves_no_candidate(response, now, spec):
             return
         _SCHEDULING.set(None)
         error = self._reason(now.query, time.monotonic() + now.patience)
-        self._tell(now, spec, error)
-        if self._is_told and error.is_certain:
+        self._record(now, spec, error)
+        if self._shows_reason and error.is_certain:
             raise exception.NoValidHost(reason=str(error))
 
     def _reason(self, query: str, until: float) -> NoHostLeft:
@@ -207,7 +211,7 @@ class SchedulingWatch:
             own, which has another reason
         """
         now = _SCHEDULING.get()
-        if now is None or now.of() is not spec:
+        if now is None or now.spec() is not spec:
             # A rebuild, which has no request filters.
             now = _Scheduling(spec)
             _SCHEDULING.set(now)
@@ -222,25 +226,21 @@ class SchedulingWatch:
         now.steps.append(HostsAt(name, before, after))
         if self.service.count_hosts:
             self.service.count_hosts(name, before, after)
-        if not after and len(now.steps) == 1 and not before:
-            self._tell(
-                now,
-                spec,
-                NoHostLeft(
-                    "No candidate is a host that the request names",
-                    HOST_FILTERS,
-                    (),
-                ),
-            )
-        elif not after and before:
+        if after:
+            return
+        if before:
             error = left_by_filters(now.steps, counts=self._counts)
-            self._tell(now, spec, error)
-            # The second of several servers: Nova releases what it has claimed
-            # for the first one only if it gets a list.
-            if self._is_told and not index:
+            self._record(now, spec, error)
+            # For the second of several servers Nova must get a list: only then
+            # it releases what it has claimed for the first one
+            # (_ensure_sufficient_hosts in nova/scheduler/manager.py).
+            if self._shows_reason and not index:
                 raise exception.NoValidHost(reason=str(error))
+        elif len(now.steps) == 1:
+            reason = "No candidate is a host that the request names"
+            self._record(now, spec, NoHostLeft(reason, HOST_FILTERS, ()))
 
-    def _tell(self, now: _Scheduling, spec: Any, error: NoHostLeft) -> None:
+    def _record(self, now: _Scheduling, spec: Any, error: NoHostLeft) -> None:
         LOG.info(
             "No host is left for server %s: %s %s",
             spec.instance_uuid,
@@ -253,8 +253,9 @@ class SchedulingWatch:
 
 
 def _leaves_no_candidate(response: Any, now: _Scheduling, spec: Any) -> bool:
-    """Return whether Nova has no candidate after this response of Placement,
-    to a query of its own or not.
+    """Return whether Nova has no candidate after this response of Placement.
+
+    The response may be to a query of another package.
     """
     _, _, query = response.url.partition("/allocation_candidates?")
     if not query:
@@ -269,9 +270,8 @@ def _leaves_no_candidate(response: Any, now: _Scheduling, spec: Any) -> bool:
         now.found.append(query)
         return False
     novas = _novas_queries(spec, now.context, query)
-    if _parts(query) not in novas or any(
-        _parts(each) in novas for each in now.found
-    ):
+    was_found = any(_parts(each) in novas for each in now.found)
+    if was_found or _parts(query) not in novas:
         return False
     if not is_refused:
         now.query = now.query or query
@@ -282,8 +282,7 @@ def _leaves_no_candidate(response: Any, now: _Scheduling, spec: Any) -> bool:
 def _novas_queries(
     spec: Any, context: Any, query: str
 ) -> list[list[tuple[str, str]]]:
-    """Return Nova's queries for candidates, in their order, as it makes them
-    of a request spec after its filters.
+    """Return Nova's queries for a request after its filters, in their order.
 
     :param query: that was seen, which names the tree of a host where the
         request names the host
@@ -303,13 +302,14 @@ def _novas_queries(
         )
 
     try:
-        asked = [query_of(pins=True)]
+        queries = [query_of(pins=True)]
+        options = nova.conf.CONF.workarounds
         if (
-            asked[0].cpu_pinning_requested
-            and not nova.conf.CONF.workarounds.disable_fallback_pcpu_query
+            queries[0].cpu_pinning_requested
+            and not options.disable_fallback_pcpu_query
         ):
-            asked.append(query_of(pins=False))
-        return [_parts(each.to_querystring()) for each in asked]
+            queries.append(query_of(pins=False))
+        return [_parts(each.to_querystring()) for each in queries]
     except Exception as error:  # noqa: BLE001 - the request matters, its reason does not
         LOG.warning(
             "Nova's query for server %s is not known: %s",
@@ -324,14 +324,13 @@ def _parts(query: str) -> list[tuple[str, str]]:
 
 
 class _Counting:
-    """Before a class of host filters: counts what it leaves, and changes
-    nothing else.
-    """
+    """Mixin for a host filter class that counts hosts before and after."""
 
     watch: ClassVar[SchedulingWatch]
 
     def run_filter_for_index(self, index: int) -> Any:
-        # Nova asks this before each run, and tells the filter itself no index.
+        # Nova calls this before each run, and filter_all without the index
+        # (nova/filters.py, 27 to 34).
         _INDEX.set(index)
         return super().run_filter_for_index(index)  # type: ignore[misc]
 
@@ -346,8 +345,7 @@ class _Counting:
 
 
 def counting(watch: SchedulingWatch, ours: type) -> list[type]:
-    """Return a class in place of each enabled host filter, also for that of
-    this library.
+    """Return a class in place of each enabled host filter, also of ours.
 
     No function in ``available_filters`` is called: Nova has called those
     before ours, and one may do more than return classes.
@@ -370,10 +368,8 @@ def counting(watch: SchedulingWatch, ours: type) -> list[type]:
             " filters of the lines after %s: make it the last one.",
             OURS,
         )
-    found = _classes_of(
-        [each for each in lines[:place] if each != OURS],
-        options.enabled_filters,
-    )
+    before = [each for each in lines[:place] if each != OURS]
+    found = _classes_of(before, options.enabled_filters)
     found[ours.__name__] = ours
     return [
         _counting(found[name], watch)
@@ -383,8 +379,9 @@ def counting(watch: SchedulingWatch, ours: type) -> list[type]:
 
 
 def _classes_of(lines: Iterable[str], names: Iterable[str]) -> dict[str, type]:
-    """Return the classes that these lines of ``available_filters`` offer for
-    names, as far as that is certain.
+    """Return the classes of these lines of ``available_filters`` by name.
+
+    A class that is not certain is left out.
     """
     handler = filters.HostFilterHandler()
     found: dict[str, type] = {}
@@ -392,9 +389,8 @@ def _classes_of(lines: Iterable[str], names: Iterable[str]) -> dict[str, type]:
     for line in lines:
         offered = importutils.import_class(line)
         if offered is filters.all_filters:
-            found.update(
-                (each.__name__, each) for each in handler.get_all_classes()
-            )
+            for each in handler.get_all_classes():
+                found[each.__name__] = each
         elif isclass(offered):
             found[offered.__name__] = offered
         else:
@@ -426,9 +422,9 @@ def _classes_of(lines: Iterable[str], names: Iterable[str]) -> dict[str, type]:
     }
 
 
-def _classes_below(of: type) -> set[type]:
+def _classes_below(base: type) -> set[type]:
     found: set[type] = set()
-    new: set[type] = {of}
+    new: set[type] = {base}
     while new:
         found |= new
         below: set[type] = set()
@@ -438,21 +434,18 @@ def _classes_below(of: type) -> set[type]:
     return found
 
 
-def _counting(of: type, watch: SchedulingWatch) -> type:
+def _counting(host_filter: type, watch: SchedulingWatch) -> type:
+    fields = {
+        "watch": watch,
+        "__module__": host_filter.__module__,
+        "__doc__": host_filter.__doc__,
+    }
     try:
-        return type(
-            of.__name__,
-            (_Counting, of),
-            {
-                "watch": watch,
-                "__module__": of.__module__,
-                "__doc__": of.__doc__,
-            },
-        )
+        return type(host_filter.__name__, (_Counting, host_filter), fields)
     except Exception as error:  # noqa: BLE001 - any class of another package; it runs as it is
         LOG.warning(
             "Hosts are not counted at the host filter %s: %s",
-            of.__name__,
+            host_filter.__name__,
             describe_error(error),
         )
-        return of
+        return host_filter

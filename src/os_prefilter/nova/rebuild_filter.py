@@ -34,14 +34,13 @@ _LONGEST_FAULT = 255
 
 
 class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
-    """Host filter that refuses to rebuild a server with an image that its host
-    cannot run.
+    """Refuse to rebuild a server with an image that its host cannot run.
 
     Nova runs no request filter for a rebuild on the same host. This one runs
     the service for the new image and without one, and compares what only the
     image requires with the traits that the host has in Placement now. Any
     other request passes, and so does a rebuild where something is not known.
-    :func:`activate` sets the fields.
+    :func:`~os_prefilter.nova.activation.activate` sets the fields.
 
     What the old image required is not known here: before nova-api asks, it has
     replaced it in the request spec, in the server's metadata and in its
@@ -91,49 +90,27 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             return _pass_unchecked(
                 host_state, spec_obj, "a request filter failed", LOG.exception
             )
-        # The server runs with its flavor's devices. A rule makes none: what
-        # the image requires counts beside it.
-        in_force = {
-            (
-                item.trait,
-                item.required,
-                item.source if item.filter == RULES else "",
-            )
-            for item in anyway
-            if item.scope == ROOT
-        }
-        # What comes from no property, such as a disabled compute service,
-        # keeps no server from a rebuild.
-        required = tuple(
-            item
-            for item in required
-            if item.scope == ROOT
-            and item.properties
-            and in_force.isdisjoint(
-                (item.trait, item.required, source)
-                for source in ("", item.source)
-            )
+        of_image = _of_image_alone(required, anyway)
+        if contradiction:
+            demands = {
+                item.required
+                for item in of_image
+                if item.trait == contradiction.trait
+            }
+            if demands == {True, False}:
+                raise exception.NoValidHost(reason=str(contradiction))
+        if not of_image:
+            return True
+        unmet = self._unmet(of_image, host_state, spec_obj, until)
+        if not unmet:
+            return True
+        LOG.info(
+            "Refused to rebuild server %s on host %s: %s.",
+            spec_obj.instance_uuid,
+            host_state.host,
+            "; ".join(map(str, unmet)),
         )
-        if contradiction and {
-            item.required
-            for item in required
-            if item.trait == contradiction.trait
-        } == {True, False}:
-            raise exception.NoValidHost(reason=str(contradiction))
-        unmet = (
-            self._unmet(required, host_state, spec_obj, until)
-            if required
-            else ()
-        )
-        if unmet:
-            LOG.info(
-                "Refused to rebuild server %s on host %s: %s.",
-                spec_obj.instance_uuid,
-                host_state.host,
-                "; ".join(map(str, unmet)),
-            )
-            raise exception.NoValidHost(reason=_refusal(unmet))
-        return True
+        raise exception.NoValidHost(reason=_refusal(unmet))
 
     def _unmet(
         self,
@@ -141,7 +118,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         host_state: Any,
         spec_obj: Any,
         until: float,
-    ) -> tuple[Requirement, ...]:
+    ) -> list[Requirement]:
         """Return the requirements that the host certainly does not meet."""
         read, problem = ask_in_time(
             partial(self.client.provider_traits, host_state.uuid),
@@ -150,45 +127,75 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         )
         if problem:
             _pass_unchecked(host_state, spec_obj, problem)
-            return ()
+            return []
         _, traits = read.result()
         options = self.service.options
-        groups, keys = (
-            groups_by_trait(options.templates, options.emulated_architectures),
-            keys_in(REPORTED, traits),
+        groups = groups_by_trait(
+            options.templates, options.emulated_architectures
         )
-        unmet = [
-            item
-            for item in required
-            if (item.trait in traits) != item.required
-        ]
-        unreported = {
-            item.trait
-            for item in unmet
-            if item.required
-            and item.trait in groups
-            and groups[item.trait].keys.isdisjoint(keys)
-            and groups[item.trait].implied_by.isdisjoint(traits)
-        }
+        keys = keys_in(REPORTED, traits)
+        unmet: list[Requirement] = []
+        unreported: set[str] = set()
+        for item in required:
+            if (item.trait in traits) == item.required:
+                continue
+            group = groups.get(item.trait)
+            if (
+                item.required
+                and group
+                and group.keys.isdisjoint(keys)
+                and group.implied_by.isdisjoint(traits)
+            ):
+                # It lacks the trait, and may have what the trait stands for.
+                unreported.add(item.trait)
+            else:
+                unmet.append(item)
         if unreported:
             _pass_unchecked(
                 host_state,
                 spec_obj,
                 f"it has not reported whether it has {join_names(unreported)}",
             )
-        return tuple(item for item in unmet if item.trait not in unreported)
+        return unmet
 
 
 def _decide(
     service: Service, spec_obj: Any, context: Any
 ) -> tuple[tuple[Requirement, ...], errors.ContradictingRequirements | None]:
-    """Return all that is required, also where it contradicts itself: the new
-    image may have no part in that.
+    """Return all that is required, also where it contradicts itself.
+
+    The new image may have no part in that.
     """
     try:
         return service.decide(spec_obj, context).requirements, None
     except errors.ContradictingRequirements as error:
         return error.requirements, error
+
+
+def _of_image_alone(
+    required: Iterable[Requirement], anyway: Iterable[Requirement]
+) -> list[Requirement]:
+    """Return what only the properties of the new image require.
+
+    :param anyway: what flavor, hints and project require without it
+    """
+    # The server runs with its flavor's devices. A rule makes none: what the
+    # image requires counts even if a rule requires it too.
+    in_force = set()
+    for item in anyway:
+        if item.scope == ROOT:
+            rule = item.source if item.filter == RULES else ""
+            in_force.add((item.trait, item.required, rule))
+    found = []
+    for item in required:
+        # What comes from no property, such as a disabled compute service,
+        # keeps no server from a rebuild.
+        if item.scope != ROOT or not item.properties:
+            continue
+        trait = item.trait, item.required
+        if in_force.isdisjoint([(*trait, ""), (*trait, item.source)]):
+            found.append(item)
+    return found
 
 
 def _pass_unchecked(
@@ -208,22 +215,17 @@ def _pass_unchecked(
 
 
 def _refusal(unmet: Iterable[Requirement]) -> str:
-    """Return why a host is refused, in the words of the image and the flavor,
-    as long as Nova's fault can be.
+    """Return why a host is refused, as long as Nova's fault can be.
+
+    It names the properties of the image and the flavor.
     """
-    offers = list(
-        dict.fromkeys(
-            escape_line(" together with ".join(item.properties))
-            for item in unmet
-        )
-    )
+    offers: dict[str, None] = {}
+    for item in unmet:
+        offers[escape_line(" together with ".join(item.properties))] = None
     for number in range(len(offers), 0, -1):
-        reason = (
-            f"This host does not offer {', '.join(shorten(offers, number))}."
-        )
-        if (
-            len(str(exception.NoValidHost(reason=reason)).encode())
-            <= _LONGEST_FAULT
-        ):
+        shown = ", ".join(shorten(list(offers), number))
+        reason = f"This host does not offer {shown}."
+        fault = str(exception.NoValidHost(reason=reason))
+        if len(fault.encode()) <= _LONGEST_FAULT:
             return reason
     return "This host does not offer what image and flavor require."

@@ -12,8 +12,7 @@ from os_prefilter.service.conf import GROUP, register_opts
 
 
 class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
-    """A weigher of Nova: hosts with the traits that a request prefers weigh
-    more.
+    """Weigher: hosts with the traits that a request prefers weigh more.
 
     The weight is the share of the preferred traits that the host has, from 0.0
     to 1.0. It is 0.0 for all hosts where the request prefers none, where it is
@@ -28,8 +27,9 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
         register_opts(nova.conf.CONF)
 
     def weight_multiplier(self, host_state: Any) -> float:
-        """Return the option, or the metadata of the same name of the host's
-        aggregates, the lowest of several.
+        """Return the option, or what metadata of the host's aggregates has.
+
+        The key is the option's name; the lowest of several values counts.
         """
         name = "preferred_weight_multiplier"
         return float(

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 _Owner = TypeVar("_Owner")
-_Reader = Callable[[Any], Iterable[Any]]
+_Read = Callable[[Any], Iterable[Any]]
 
 PREFIX = "_obj_"
 """Prefix of a versioned object's fields in its ``__dict__``."""
@@ -113,7 +113,7 @@ def clone_of(owner: _Owner, memo: dict[int, Any] | None = None) -> _Owner:
     return clone
 
 
-class PartReaders(dict[Any, _Reader]):
+class PartReaders(dict[Any, _Read]):
     """Readers of one part of a request spec, by the class of the part.
 
     Each is found when a class is first seen.
@@ -144,7 +144,7 @@ class PartReaders(dict[Any, _Reader]):
             }
         )
 
-    def __missing__(self, kind: Any) -> _Reader:
+    def __missing__(self, kind: Any) -> _Read:
         names = self._names
         if not (
             hasattr(kind, "obj_attr_is_set")

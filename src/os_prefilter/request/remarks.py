@@ -129,12 +129,8 @@ IGNORED: Mapping[str, str] = {
 
 @cache
 def _ignored_names() -> frozenset[str]:
-    return frozenset(
-        name
-        for row in map(row_named, IGNORED)
-        for name in (row.image_property, row.extra_spec)
-        if name
-    )
+    rows = map(row_named, IGNORED)
+    return frozenset(name for row in rows for name in row.request_names)
 
 
 def _notes_on_ignored_values(request: Request) -> Iterator[Note]:
@@ -277,12 +273,7 @@ def _notes_on_named_traits(
             and request.asks_anew(str(each.source))
         ):
             raise NamedDevice(str(each.source), instead)
-        names = " or ".join(
-            name
-            for row in rows
-            for name in (row.image_property, row.extra_spec)
-            if name
-        )
+        names = " or ".join(name for row in rows for name in row.request_names)
         reason = (
             f"Nova only chooses a host by it; it builds the guest by {names},"
             " which does not ask for it"
@@ -295,14 +286,10 @@ def _instead_of_trait(rows: Iterable[Row]) -> str:
 
     Each with its value.
     """
-    names = [
-        name
-        for row in rows
-        if row.device
-        for name in (row.image_property, row.extra_spec)
-        if name
-    ]
-    return " or ".join(f"{name}=true" for name in names)
+    devices = [row for row in rows if row.device]
+    return " or ".join(
+        f"{name}=true" for row in devices for name in row.request_names
+    )
 
 
 def _filters_of(row: Row) -> set[str]:
@@ -363,7 +350,7 @@ def _rows_by_trait() -> dict[Trait, tuple[tuple[Row, Trait], ...]]:
     """Return trait -> the rows that set it up, each with its plain trait."""
     names: dict[Trait, tuple[tuple[Row, Trait], ...]] = {}
     for row in ROWS:
-        if row.name in OF_HOSTS or not (row.image_property or row.extra_spec):
+        if row.name in OF_HOSTS or not row.request_names:
             continue
         of_row = [(trait, trait) for trait in row.traits]
         of_row += [

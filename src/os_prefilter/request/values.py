@@ -202,17 +202,12 @@ class _Index(NamedTuple):
 def _index() -> _Index:
     index = _Index({}, [], {})
     for number, row in enumerate(table()):
-        named_by = [row]
+        names = [*row.request_names]
         # Its default counts where what it depends on is requested; and what a
         # trait may switch reads that first.
         if row.depends_on and (row.depends_on.default or row.device):
-            named_by.append(row_named(row.depends_on.row))
-        for name in (
-            name
-            for each in named_by
-            for name in (each.image_property, each.extra_spec)
-            if name
-        ):
+            names += row_named(row.depends_on.row).request_names
+        for name in names:
             index.by_name.setdefault(name, []).append(number)
         if row.image_attribute:
             index.always.append(number)

@@ -226,6 +226,11 @@ class Row:
         )
 
     @property
+    def request_names(self) -> tuple[str, ...]:
+        """Its names in a request: the image property and the extra spec."""
+        return tuple(filter(None, (self.image_property, self.extra_spec)))
+
+    @property
     def legacy_names(self) -> tuple[str, ...]:
         """Older names of the image property; the current name wins.
 

@@ -124,9 +124,7 @@ def names_of(row: Row) -> frozenset[str]:
 
     An operator may write any of them.
     """
-    return frozenset(
-        filter(None, (row.name, row.image_property, row.extra_spec))
-    )
+    return frozenset((row.name, *row.request_names))
 
 
 @lru_cache(maxsize=1024)

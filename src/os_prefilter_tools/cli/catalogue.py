@@ -116,11 +116,7 @@ def without_rows() -> Iterator[tuple[str, ...]]:
 
     Without those for which another package has a row.
     """
-    of_rows = {
-        name
-        for row in Options().rows
-        for name in (row.image_property, row.extra_spec)
-    }
+    of_rows = {name for row in Options().rows for name in row.request_names}
     for each in properties_without_rows():
         for names in (
             *((name, "") for name in each.image_properties),

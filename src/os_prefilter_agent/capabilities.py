@@ -6,7 +6,7 @@ the host has it, and why not.
 
 from typing import NamedTuple
 
-from os_prefilter.hosts.capabilities import known_traits, refusals
+from os_prefilter.hosts.capabilities import refusals, reporter_traits
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
@@ -53,6 +53,6 @@ def capabilities(facts: HostFacts) -> list[Capability]:
             )
         )
         # With the traits of configuration templates.
-        for trait in dict.fromkeys((*known_traits(), *reasons))
+        for trait in dict.fromkeys((*reporter_traits(), *reasons))
         if _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
     ]

@@ -4,7 +4,7 @@
 
 from dataclasses import replace
 
-from os_prefilter.hosts.capabilities import known_traits
+from os_prefilter.hosts.capabilities import reporter_traits
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter_agent.capabilities import Capability, capabilities
 from tests.support.hosts import ARM, KVM, X86
@@ -22,7 +22,7 @@ def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
     assert all(bool(line.because) == (line.answer != "yes") for line in lines)
     assert [line.trait for line in lines] == [
         each
-        for each in known_traits()
+        for each in reporter_traits()
         if each in {line.trait for line in lines}
     ]
 

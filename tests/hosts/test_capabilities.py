@@ -11,7 +11,7 @@ import pytest
 from stevedore import named
 
 from os_prefilter.common.errors import UnusableReporter
-from os_prefilter.hosts.capabilities import known_traits, load_reporter
+from os_prefilter.hosts.capabilities import load_reporter, reporter_traits
 from os_prefilter.hosts.drivers.fake import REPORTER
 from os_prefilter.vocabulary import QUALIFIED, ROWS
 
@@ -25,7 +25,7 @@ def test_known_traits_are_exactly_the_vocabulary_traits_and_the_qualified_traits
         for term in row.values.values()
         if term.trait
     }
-    assert set(known_traits()) == required | set(QUALIFIED.values())
+    assert set(reporter_traits()) == required | set(QUALIFIED.values())
 
 
 class _Point:

@@ -128,7 +128,7 @@ def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
     return f"{architecture} is not in [prefilter] emulated_architectures"
 
 
-def known_traits() -> tuple[Trait, ...]:
+def reporter_traits() -> tuple[Trait, ...]:
     """Return all traits that a reporter can own, in the vocabulary's order."""
     return tuple(_values_by_trait())
 

@@ -14,7 +14,7 @@ from itertools import combinations, islice
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.hosts.capabilities import capability_traits, known_traits
+from os_prefilter.hosts.capabilities import capability_traits, reporter_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.query import requirements_without_filters
@@ -257,7 +257,7 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
     Where hosts do not report a part of it, the late check may refuse more; the
     filters must exclude no capable host.
     """
-    traits: dict[str, bool] = dict.fromkeys(known_traits(), False)
+    traits: dict[str, bool] = dict.fromkeys(reporter_traits(), False)
     traits.update(dict.fromkeys(facts.other_traits, True))
     traits.update(capability_traits(facts))
     for case in cases:

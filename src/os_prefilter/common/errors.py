@@ -321,13 +321,14 @@ class NoHostLeft(RequestRejected):
         self.is_certain = is_certain
         self.by = tuple(by)
         self.hosts = tuple(hosts)
-        told = list(numbers)
+        shown = list(numbers)
         while (
-            told
-            and len(f"{reason} ({', '.join(told)}).".encode()) > _REASON_LENGTH
+            shown
+            and len(f"{reason} ({', '.join(shown)}).".encode())
+            > _REASON_LENGTH
         ):
-            del told[0]
-        text = f"{reason} ({', '.join(told)})." if told else f"{reason}."
+            del shown[0]
+        text = f"{reason} ({', '.join(shown)})." if shown else f"{reason}."
         super().__init__(
             text.encode()[:_REASON_LENGTH].decode(errors="ignore")
         )

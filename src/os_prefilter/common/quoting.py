@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _SHOWN_LENGTH = 80
-_TOLD_LENGTH = 500
+_ERROR_LENGTH = 500
 # Text is cut before its end, and then looked at: so much further, as a
 # password must not be cut at its @.
 _LONGEST_LOGIN = 1_000
@@ -52,13 +52,13 @@ def describe_error(error: BaseException) -> str:
     It is cut, and has no passwords.
     """
     try:
-        told = str(error)
-    except Exception:  # noqa: BLE001 - what tells of an error must not raise another one
-        told = "it has no text"
+        whole = str(error)
+    except Exception:  # noqa: BLE001 - describing an error must not raise another one
+        whole = "it has no text"
     text = escape_line(
-        mask_passwords(told[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH]
+        mask_passwords(whole[: _ERROR_LENGTH + _LONGEST_LOGIN])[:_ERROR_LENGTH]
     )
-    return f"{type(error).__name__}: {text[:_TOLD_LENGTH]}"
+    return f"{type(error).__name__}: {text[:_ERROR_LENGTH]}"
 
 
 def find_misspelt(name: str, others: Iterable[str]) -> str | None:

@@ -137,13 +137,13 @@ def _describe(error: Any, root: str) -> Iterator[Mistake]:
     else:
         kinds = schema.get("type", "object")
         kind = _EXPECTED.get(kinds if isinstance(kinds, str) else kinds[0], "")
-        of_keys = (
+        keys = (
             f" of {', '.join(schema['properties'])}"
             if "properties" in schema
             else ""
         )
         expected = schema.get("expected") or (
-            error.message if keyword == "check" else kind + of_keys
+            error.message if keyword == "check" else kind + keys
         )
         verb = (
             "has the key"

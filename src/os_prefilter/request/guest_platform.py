@@ -124,11 +124,11 @@ def guest_of(request: Request) -> Guest:
         request.takes_default_machine_type,
         "i686" if is_i686 and platform == "x86_64" else platform,
         bool(request.kept_machine_type),
-        _disks_it_may_lack(request),
+        _optional_disks(request),
     )
 
 
-def _disks_it_may_lack(request: Request) -> frozenset[str]:
+def _optional_disks(request: Request) -> frozenset[str]:
     """Return the rows of buses on which the guest may have no device.
 
     As Nova's ``blockinfo.get_disk_info`` has it: an ISO image is the guest's

@@ -91,7 +91,7 @@ def remarks_in_nova(
         enabled
     """
     yield from _notes_on_named_traits(request, options, enabled)
-    yield from _notes_on_pairs(request)
+    yield from _notes_on_incompatible_values(request)
     yield from _notes_on_config_drive(request)
     if not (
         _ignored_names().isdisjoint(request.image_properties)
@@ -186,7 +186,7 @@ def _has_uefi(request: Request) -> bool:
     return architecture is not None and architecture.value == "aarch64"
 
 
-def _notes_on_pairs(request: Request) -> Iterator[Note]:
+def _notes_on_incompatible_values(request: Request) -> Iterator[Note]:
     """Yield a note on each value that may be incompatible in Nova."""
     rows, names = _uncertain_rows()
     # Most requests name no input bus.
@@ -328,10 +328,10 @@ def _traits_by_property(request: Request, row: Row) -> frozenset[Trait]:
     values = _values_by_property(request, row)
     depends_on = row.depends_on
     if not values and depends_on and depends_on.default:
-        beside = _values_by_property(
+        enabling = _values_by_property(
             request, row_named(depends_on.row)
         ) & enabling_values(depends_on)
-        values = {depends_on.default} if beside else values
+        values = {depends_on.default} if enabling else values
     return frozenset(
         trait for value in values for trait in row.values[value].traits
     )

@@ -44,7 +44,7 @@ class Source(NamedTuple):
     """Empty for a place that has no single value, such as a request group."""
     default: str = ""
     """The property and the default that it implies: ``tpm_model tpm-crb``."""
-    beside: tuple["Source", ...] = ()
+    others: tuple["Source", ...] = ()
     """Other parts of the request that say the same."""
     name: str = ""
     """The property or extra spec as its author wrote it.
@@ -56,11 +56,11 @@ class Source(NamedTuple):
     def properties(self) -> tuple[str, ...]:
         """What its author wrote: ``hw_vif_model=e1000e``.
 
-        With that of ``beside``.
+        With that of ``others``.
         """
         own = (f"{self.name}={self.value}",) if self.name else ()
         return own + tuple(
-            each for other in self.beside for each in other.properties
+            each for other in self.others for each in other.properties
         )
 
     # Requests of a cloud ask for few different things.
@@ -78,8 +78,8 @@ class Source(NamedTuple):
 
     def __str__(self) -> str:
         text = f"{self.place}={self.value}" if self.value else self.place
-        if self.beside:
-            text = " and ".join((text, *map(str, self.beside)))
+        if self.others:
+            text = " and ".join((text, *map(str, self.others)))
         return (
             f"{text} with the default {self.default}" if self.default else text
         )

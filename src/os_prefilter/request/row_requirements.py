@@ -209,7 +209,7 @@ def _meaning(
     value, source = found
     term = row.values[value]
     trait = (
-        _of_guest(row, value, guest, options)
+        _trait_for_guest(row, value, guest, options)
         if row.per_architecture
         else term.trait
     )
@@ -267,14 +267,14 @@ def _traits_of_defaults(
     ]
     # Each x86_64 host reports its default for i686, whether or not the cloud
     # offers to emulate.
-    if architecture == "i686" or _is_told_apart(architecture, options):
+    if architecture == "i686" or _has_own_traits(architecture, options):
         traits = [
             QUALIFIED.get((trait, architecture)) for trait in traits if trait
         ]
     return tuple(trait for trait in traits if trait and options.reports(trait))
 
 
-def _of_guest(
+def _trait_for_guest(
     row: Row, value: str, guest: Guest, options: Options
 ) -> Trait | None:
     """Return the trait for guests of the emulated architecture.
@@ -288,13 +288,13 @@ def _of_guest(
     apart = term.trait and QUALIFIED.get(
         (term.trait, reported_architecture(term.trait, architecture))
     )
-    own = _is_told_apart(architecture, options) and (
+    own = _has_own_traits(architecture, options) and (
         term.opt_in or not options.emulates(architecture)
     )
     return apart if apart and (own or options.reports(apart)) else term.trait
 
 
-def _is_told_apart(architecture: str, options: Options) -> bool:
+def _has_own_traits(architecture: str, options: Options) -> bool:
     """Return whether an architecture has traits of its own on hosts.
 
     Hosts say by these what its guests can have, or not at all.

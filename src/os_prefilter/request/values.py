@@ -483,14 +483,16 @@ def _named_otherwise(
 
 def _read_as_new(request: Request, row: Row) -> Resolved:
     in_image, in_flavor = raw_values(request, row)
-    of_image = (
+    image_field = (
         request.image_attribute(row.image_attribute)
         if row.image_attribute
         else None
     )
     depends_on = row.depends_on
     is_set = (
-        in_image is not None or in_flavor is not None or of_image is not None
+        in_image is not None
+        or in_flavor is not None
+        or image_field is not None
     )
     if (
         not is_set
@@ -508,12 +510,12 @@ def _read_as_new(request: Request, row: Row) -> Resolved:
     if (
         other.problem
         or is_meaningless
-        or (of_image is not None and request.boots_from_volume)
+        or (image_field is not None and request.boots_from_volume)
     ):
         # An unknown value of the other row rejects this one as well; the note
         # on it is that of its own filter.
         return other._replace(value=None, notes=())
-    raws = (in_image, of_image, in_flavor)
+    raws = (in_image, image_field, in_flavor)
     read_values = _known_agreed_value if _may_be_kept(raws) else _agreed_value
     read = read_values(row, raws, request.place_of(row.image_property))
     if other.unknown:
@@ -521,7 +523,9 @@ def _read_as_new(request: Request, row: Row) -> Resolved:
     if row.device and not read.problem:
         read = _switched(request, row.device, read)
     if read.value and not read.problem and row.constraints:
-        read = read._replace(problem=_problem_beside(request, row, read.value))
+        read = read._replace(
+            problem=_violated_constraint(request, row, read.value)
+        )
     if (
         depends_on
         and depends_on.default
@@ -626,7 +630,7 @@ def _may_be_kept(raws: _Raws) -> bool:
     return True
 
 
-def _problem_beside(
+def _violated_constraint(
     request: Request, row: Row, found: RowValue
 ) -> Callable[[], ContradictingSources] | None:
     """Return the error if ``found`` violates its constraints."""
@@ -680,5 +684,5 @@ def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:
     if not wanted:
         return read
     return read._replace(
-        value=RowValue("true", wanted[0]._replace(beside=tuple(wanted[1:])))
+        value=RowValue("true", wanted[0]._replace(others=tuple(wanted[1:])))
     )

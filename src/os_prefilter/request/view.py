@@ -42,7 +42,7 @@ _TRAIT_PREFIX = "trait:"
 _MACHINE_TYPE = "hw_machine_type"
 # InstancePCIRequest.NEUTRON_PORT; the other requests are of the flavor's
 # aliases.
-_OF_NEUTRON = 1
+_NEUTRON_PORT = 1
 
 _Found = TypeVar("_Found")
 
@@ -123,9 +123,9 @@ def _problem_in_parts(
         )
     parts = (
         (spec, "it", SPEC_FIELDS[:2], SPEC_FIELDS),
-        (image, "its image", _OF_IMAGE, _OF_IMAGE),
+        (image, "its image", _ALL_IMAGE_FIELDS, _ALL_IMAGE_FIELDS),
         # Without swap, which is close to other short words.
-        (flavor, "its flavor", _OF_FLAVOR, _OF_FLAVOR[:-1]),
+        (flavor, "its flavor", _ALL_FLAVOR_FIELDS, _ALL_FLAVOR_FIELDS[:-1]),
         (
             destination,
             "its requested_destination",
@@ -190,7 +190,7 @@ GROUP_FIELDS = (
     *_DESTINATION_FIELDS[:-1],
 )
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-_OF_IMAGE, _OF_FLAVOR = (
+_ALL_IMAGE_FIELDS, _ALL_FLAVOR_FIELDS = (
     ("properties", *_IMAGE_FIELDS),
     ("extra_specs", *_FLAVOR_FIELDS),
 )
@@ -201,8 +201,8 @@ _READ = (
 _SPEC = PartReaders(
     RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"}
 )
-_IMAGE = PartReaders(Image, _OF_IMAGE)
-_FLAVOR = PartReaders(Flavor, _OF_FLAVOR)
+_IMAGE = PartReaders(Image, _ALL_IMAGE_FIELDS)
+_FLAVOR = PartReaders(Flavor, _ALL_FLAVOR_FIELDS)
 _PARAMS = PartReaders(RequestLevelParams, _LEVEL_FIELDS[:2])
 
 
@@ -778,7 +778,7 @@ class Request:
             request_id
             for request in field_of(requests, "requests", ())
             if (request_id := field_of(request, "request_id"))
-            and field_of(request, "source", 0) != _OF_NEUTRON
+            and field_of(request, "source", 0) != _NEUTRON_PORT
         )
 
 

@@ -204,14 +204,10 @@ _VOLUME_ADVICE = (
 
 def kind_of(document: Mapping[str, Any]) -> str:
     """Return what a document is, by its fields; empty if that is not known."""
-    return next(
-        (
-            kind
-            for kind, fields in _KINDS
-            if all(field in document for field in fields)
-        ),
-        "",
-    )
+    for kind, fields in _KINDS:
+        if all(field in document for field in fields):
+            return kind
+    return ""
 
 
 def not_of_kind(
@@ -224,12 +220,12 @@ def not_of_kind(
     :param kind: ``image`` or ``flavor``
     """
     found = kind_of(document)
-    what = (
-        f"this is {found}, no {kind}"
-        if found and found.split()[-1] != kind
-        else f"this is no {kind}"
-    )
-    advice = _VOLUME_ADVICE if found == "a volume" and kind == "image" else ""
+    what = f"this is no {kind}"
+    if found and found.split()[-1] != kind:
+        what = f"this is {found}, no {kind}"
+    advice = ""
+    if found == "a volume" and kind == "image":
+        advice = _VOLUME_ADVICE
     return DocumentError(
         path,
         f"{what}. Expected the output of 'openstack {kind} show -f"
@@ -290,9 +286,9 @@ def image_from(
     if kind_of(data) not in ("", "an image") or not is_image:
         raise not_of_kind("image", data, path)
     _check(_IMAGE, data, path, where)
-    loose = loose_properties(data) or (
-        others[0] if others and "properties" not in data else ""
-    )
+    loose = loose_properties(data)
+    if not loose and others and "properties" not in data:
+        loose = others[0]
     if loose:
         raise DocumentError(
             path,
@@ -359,19 +355,13 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
                 f"image: {quote(loose)} stands beside its properties. Move it"
                 " into properties.",
             )
-    other = next(
-        (
-            name
-            for name in OTHER_IMAGE_NAMES
-            if data.get(name) and "image" not in data
-        ),
-        None,
-    )
-    if other:
-        raise DocumentError(
-            path,
-            f"it has no image, but {other}. Rename it, or set image to null.",
-        )
+    for name in OTHER_IMAGE_NAMES:
+        if data.get(name) and "image" not in data:
+            raise DocumentError(
+                path,
+                f"it has no image, but {name}. Rename it, or set image to"
+                " null.",
+            )
     for each in data.get("requested_resources") or ():
         _check_spelling(
             GROUP_FIELDS,
@@ -379,60 +369,21 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
             path,
             f"requested_resources: group {quote(each['requester_id'])}: ",
         )
-    destination, level = (
-        data.get("requested_destination") or None,
-        data.get("request_level_params") or {},
-    )
-    pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
-    networks = data.get("requested_networks")
-    # Nova's objects have their items below a name of its own.
-    networks = (
-        networks.get("objects") if isinstance(networks, dict) else networks
-    )
+    image = data.get("image")
     return spec.RequestSpec(
         flavor=_flavor(data["flavor"]),
-        image=None if data.get("image") is None else _image(data["image"]),
+        image=None if image is None else _image(image),
         is_bfv=bool(data.get("is_bfv")),
-        requested_resources=[
-            _group(each) for each in data.get("requested_resources") or ()
-        ],
-        # Requests without an alias are Neutron ports:
-        # nova/objects/instance_pci_requests.py.
-        pci_request_ids=frozenset(
-            each["request_id"]
-            for each in pci_requests
-            if each.get("alias_name")
-            and isinstance(each.get("request_id"), str)
+        requested_resources=list(
+            map(_group, data.get("requested_resources") or ())
         ),
-        requested_destination=destination
-        and spec.Destination(
-            aggregates=destination.get("aggregates") or None,
-            forbidden_aggregates=set(
-                destination.get("forbidden_aggregates") or ()
-            )
-            or None,
-            in_tree=destination.get("in_tree"),
-            cell=_cell(destination),
-        ),
+        pci_request_ids=_pci_request_ids(data.get("pci_requests") or {}),
+        requested_destination=_destination(data.get("requested_destination")),
         project_id=data.get("project_id"),
         availability_zone=data.get("availability_zone"),
-        scheduler_hints={
-            name: [
-                each
-                for each in (value if isinstance(value, list) else [value])
-                if each is not None
-            ]
-            for name, value in (data.get("scheduler_hints") or {}).items()
-        },
-        requested_networks=[
-            spec.NetworkRequest(*map(each.get, _NETWORK_FIELDS))
-            for each in networks or ()
-        ],
-        request_level_params=spec.RequestLevelParams(
-            root_required=set(level.get("root_required") or ()),
-            root_forbidden=set(level.get("root_forbidden") or ()),
-            same_subtree=_lists(level.get("same_subtree")),
-        ),
+        scheduler_hints=_hints(data.get("scheduler_hints") or {}),
+        requested_networks=_networks(data.get("requested_networks")),
+        request_level_params=_level(data.get("request_level_params") or {}),
     )
 
 
@@ -479,10 +430,11 @@ def _check_spelling(
 def _check(
     schema: Mapping[str, Any], document: object, path: str | Path, where: str
 ) -> None:
-    prefix = f"{where}: " if where else ""
-    if mistakes := find_mistakes(
+    mistakes = find_mistakes(
         schema, document, "it" if where else "the document"
-    ):
+    )
+    if mistakes:
+        prefix = f"{where}: " if where else ""
         raise DocumentError(path, prefix + mistakes[0].text)
 
 
@@ -510,18 +462,68 @@ def _flavor(data: Any) -> spec.Flavor:
 
 
 def _group(data: Mapping[str, Any]) -> spec.RequestGroup:
+    resources = data.get("resources") or {}
     return spec.RequestGroup(
         requester_id=data["requester_id"],
-        resources={
-            name: amount or 0
-            for name, amount in (data.get("resources") or {}).items()
-        },
-        required_traits=set(data.get("required_traits") or ()),
-        forbidden_traits=set(data.get("forbidden_traits") or ()),
+        resources={name: amount or 0 for name, amount in resources.items()},
+        required_traits=_set(data, "required_traits"),
+        forbidden_traits=_set(data, "forbidden_traits"),
         aggregates=_lists(data.get("aggregates")),
-        forbidden_aggregates=set(data.get("forbidden_aggregates") or ()),
+        forbidden_aggregates=_set(data, "forbidden_aggregates"),
         in_tree=data.get("in_tree"),
     )
+
+
+def _pci_request_ids(pci_requests: Mapping[str, Any]) -> frozenset[str]:
+    found = set()
+    for each in pci_requests.get("requests") or ():
+        # Requests without an alias are Neutron ports:
+        # nova/objects/instance_pci_requests.py.
+        name = each.get("request_id")
+        if each.get("alias_name") and isinstance(name, str):
+            found.add(name)
+    return frozenset(found)
+
+
+def _destination(data: Mapping[str, Any] | None) -> spec.Destination | None:
+    if not data:
+        return None
+    return spec.Destination(
+        aggregates=data.get("aggregates") or None,
+        forbidden_aggregates=_set(data, "forbidden_aggregates") or None,
+        in_tree=data.get("in_tree"),
+        cell=_cell(data),
+    )
+
+
+def _hints(data: Mapping[str, Any]) -> dict[str, list[str]]:
+    found = {}
+    for name, value in data.items():
+        values = value if isinstance(value, list) else [value]
+        found[name] = [each for each in values if each is not None]
+    return found
+
+
+def _networks(data: Any) -> list[spec.NetworkRequest]:
+    # Nova's objects have their items below a name of its own.
+    items = data.get("objects") if isinstance(data, dict) else data
+    return [
+        spec.NetworkRequest(*map(each.get, _NETWORK_FIELDS))
+        for each in items or ()
+    ]
+
+
+def _level(data: Mapping[str, Any]) -> spec.RequestLevelParams:
+    return spec.RequestLevelParams(
+        root_required=_set(data, "root_required"),
+        root_forbidden=_set(data, "root_forbidden"),
+        same_subtree=_lists(data.get("same_subtree")),
+    )
+
+
+def _set(data: Mapping[str, Any], name: str) -> set[str]:
+    """Return a list of strings as a set; it may be left empty."""
+    return set(data.get(name) or ())
 
 
 def _cell(destination: Mapping[str, Any]) -> str | None:

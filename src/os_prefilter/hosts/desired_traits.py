@@ -145,50 +145,44 @@ def goal_of(
         default those of ``wanted``
     """
     wanted = frozenset(wanted)
-    facts = replace(
-        facts,
-        emulated_architectures=(
-            emulated_in(wanted) if emulated is None else emulated
-        ),
-    )
+    if emulated is None:
+        emulated = emulated_in(wanted)
+    facts = replace(facts, emulated_architectures=emulated)
     reporter = reporter_of(facts)
     unknown = reporter.unknown(facts)
-    novas_own = (
-        reporter.reported_by_nova(facts)
-        if mode is Mode.BESIDE
-        else frozenset()
-    )
+    novas_own: frozenset[str] = frozenset()
+    if mode is Mode.BESIDE:
+        novas_own = reporter.reported_by_nova(facts)
     known = {
         trait: has
         for trait, has in capability_traits(facts).items()
         if trait not in unknown
     }
-    traits = {
-        trait: has for trait, has in known.items() if trait not in novas_own
-    }
     reported_by_nova = {
         trait: has for trait, has in known.items() if trait in novas_own
     }
-    groups: dict[str, frozenset[str]] = (
-        {} if reporter.configured else {NOT_CONFIGURED: frozenset()}
-    )
+    traits = {
+        trait: has for trait, has in known.items() if trait not in novas_own
+    }
+    groups: dict[str, frozenset[str]] = {}
+    if not reporter.configured:
+        groups[NOT_CONFIGURED] = frozenset()
     unsure = {}
     for group in trait_groups(facts.templates, facts.emulated_architectures):
-        if group.traits.isdisjoint(unknown):
-            keys = (
-                group.keys - {NOT_CONFIGURED}
-                if reporter.configured or len(group.keys) == 1
-                else frozenset()
-            )
-            if not keys.isdisjoint(wanted):
-                # A host that emulates an architecture also answers schedulers
-                # that do not offer it, and then still covers the trait once
-                # none does.
-                wanted |= {marker_key(group.traits)}
-            keys |= {marker_key(group.traits)} if keys else keys
-            groups.update(dict.fromkeys(keys, group.traits & traits.keys()))
-        else:
-            unsure[marker_key(group.traits)] = frozenset[str](group.traits)
+        key = marker_key(group.traits)
+        if not group.traits.isdisjoint(unknown):
+            unsure[key] = frozenset[str](group.traits)
+            continue
+        if not reporter.configured and NOT_CONFIGURED in group.keys:
+            # The one key covers the traits of all templates.
+            continue
+        keys = group.keys - {NOT_CONFIGURED}
+        if not keys.isdisjoint(wanted):
+            # A host that emulates an architecture also answers schedulers that
+            # do not offer it, and then still covers the trait once none does.
+            wanted |= {key}
+        managed = group.traits & traits.keys()
+        groups.update(dict.fromkeys(keys | {key}, managed))
     return Goal(traits, groups, wanted, owner, unsure, reported_by_nova)
 
 
@@ -197,11 +191,9 @@ def withdrawn(goal: Goal, mode: Mode) -> Goal:
 
     Beside a nova-compute, standard traits that the host has stay.
     """
-    traits = (
-        goal.traits
-        if mode is Mode.BESIDE
-        else dict.fromkeys(goal.traits, False)
-    )
+    traits = goal.traits
+    if mode is Mode.ALONE:
+        traits = dict.fromkeys(goal.traits, False)
     return replace(goal, traits=traits, wanted=None, owner=None)
 
 
@@ -256,7 +248,8 @@ def with_traits(
             after -= set_by_agent
         else:
             ours |= set_by_agent
-            keys |= {key} & covered
+            if key in covered:
+                keys.add(key)
     decided = frozenset().union(*goal.groups.values(), *goal.unsure.values())
     for trait in noted - decided:
         if goal.reported_by_nova.get(trait):

@@ -127,51 +127,9 @@ class _Check:
                     each.place, quote(each.raw), "unknown value"
                 )
                 # Rows that depend on this one find it as well.
-                found += [item] * (item not in found)
-            if (
-                row.device
-                and self._facts.built_by_nova
-                and request.names_traits
-            ):
-                found += self._named_without_property(row, row.device)
-            # Image or flavor, whichever has a known value.
-            choice = asked.value_of(request, row)
-            if not choice:
-                continue
-            reason = self._refusal(row, choice.value, choice)
-            if reason and not asked.is_implied(request, row, choice.value):
-                place, value, default, *_ = choice.source
-                value = self._exact_machine() if row is _MACHINE else value
-                found.append(
-                    Unsupported(
-                        place,
-                        value,
-                        (
-                            f"with the default {default}: {reason}"
-                            if default
-                            else reason
-                        ),
-                    )
-                )
-            # A guest of Nova has some values not beside another one.
-            for pair, other in (
-                asked.incompatible_in_nova(request, row, choice)
-                if self._facts.built_by_nova
-                else ()
-            ):
-                if not pair.on or self._lacks(pair.on, required=False):
-                    advice = (
-                        f"none has it beside {other}; set"
-                        f" {asked.advice_of(pair)} as well"
-                    )
-                    found.append(
-                        Unsupported(
-                            *choice.source[:2],
-                            f"as Nova builds the guest, {advice}",
-                        )
-                    )
-            if row is _ADDRESS_SPACE and choice.value == "emulate":
-                found += self._invalid_address_bits(choice)
+                if item not in found:
+                    found.append(item)
+            found += self._unsupported_of(row)
         if self._facts.built_by_nova:
             found += [
                 Unsupported(
@@ -179,15 +137,51 @@ class _Check:
                 )
                 for place, value, reason in asked.never_start_in_nova(request)
             ]
+        # One reason is enough for a property with its value.
         places = {(item.property, item.value) for item in found}
-        return [
-            *found,
-            *(
-                item
-                for item in self._named_traits()
-                if (item.property, item.value) not in places
-            ),
+        found += [
+            item
+            for item in self._named_traits()
+            if (item.property, item.value) not in places
         ]
+        return found
+
+    def _unsupported_of(self, row: Row) -> Iterator[Unsupported]:
+        """Yield what the host cannot do of a row's value in the request."""
+        request = self._request
+        by_nova = self._facts.built_by_nova
+        if by_nova and row.device and request.names_traits:
+            yield from self._named_without_property(row, row.device)
+        # Image or flavor, whichever has a known value.
+        choice = asked.value_of(request, row)
+        if not choice:
+            return
+        reason = self._refusal(row, choice.value, choice)
+        if reason and not asked.is_implied(request, row, choice.value):
+            place, value, default, *_ = choice.source
+            if row is _MACHINE:
+                value = self._exact_machine()
+            if default:
+                reason = f"with the default {default}: {reason}"
+            yield Unsupported(place, value, reason)
+        if by_nova:
+            yield from self._incompatible_in_nova(row, choice)
+        if row is _ADDRESS_SPACE and choice.value == "emulate":
+            yield from self._invalid_address_bits(choice)
+
+    def _incompatible_in_nova(
+        self, row: Row, choice: asked.RowValue
+    ) -> Iterator[Unsupported]:
+        """Yield the values that keep Nova's guest from having the choice."""
+        for pair, other in asked.incompatible_in_nova(
+            self._request, row, choice
+        ):
+            if not pair.on or self._lacks(pair.on, required=False):
+                reason = (
+                    f"as Nova builds the guest, none has it beside {other};"
+                    f" set {asked.advice_of(pair)} as well"
+                )
+                yield Unsupported(*choice.source[:2], reason)
 
     def settings(self) -> GuestSettings:
         known = (
@@ -210,34 +204,32 @@ class _Check:
             for name, choice in values.items()
         ]
         settings.sort(key=lambda setting: setting.name != "time_hpet")
-        address_space = values.get(_ADDRESS_SPACE.name)
-        # The host may have fewer than QEMU's default.
-        default_bits = min(
-            _DEFAULT_ADDRESS_BITS,
-            self._facts.physical_address_bits or _DEFAULT_ADDRESS_BITS,
-        )
+        guest = self._guest
         return GuestSettings(
             tuple(settings),
-            self._guest.architecture
-            or guest_architecture(self._facts.architecture),
+            guest.architecture or guest_architecture(self._facts.architecture),
             self._exact_machine() if _MACHINE.name in values else "",
-            self._guest.family or self._default_family(),
-            (
-                (asked.address_bits_of(self._request).number or default_bits)
-                if address_space and address_space.value == "emulate"
-                else None
-            ),
+            guest.family or self._default_family(),
+            self._address_bits(values.get(_ADDRESS_SPACE.name)),
         )
+
+    def _address_bits(self, mode: asked.RowValue | None) -> int | None:
+        """Return the address width of an emulated address space."""
+        if not mode or mode.value != "emulate":
+            return None
+        # The host may have fewer than QEMU's default.
+        most = self._facts.physical_address_bits or _DEFAULT_ADDRESS_BITS
+        requested = asked.address_bits_of(self._request).number
+        return requested or min(_DEFAULT_ADDRESS_BITS, most)
 
     def _exact_machine(self) -> str:
         """Return the requested machine type with its version.
 
         Traits have none.
         """
+        name = self._request.image_property(str(_MACHINE.image_property))
         # No machine type is longer; reasons show it.
-        return str(self._request.image_property(str(_MACHINE.image_property)))[
-            :80
-        ]
+        return str(name)[:80]
 
     def _refusal(
         self, row: Row, value: str, choice: asked.RowValue | None = None
@@ -251,12 +243,11 @@ class _Check:
         # trait.
         if term.trait is None and not row.namespace:
             return ""
-        owned = (
-            self._reporter.configured
-            if row.namespace
-            else row.name in self._reporter.owns
-        )
-        if owned:
+        if row.namespace:
+            is_owned = bool(self._reporter.configured)
+        else:
+            is_owned = row.name in self._reporter.owns
+        if is_owned:
             guest = self._guest.architecture
             architecture = (
                 reported_architecture(term.trait, guest)
@@ -269,7 +260,7 @@ class _Check:
             )
         if row is _EMULATION and (of_platform := trait_of_platform(value)):
             reason = reason or emulation_refusal(of_platform, self._facts)
-        if row.namespace or not owned:
+        if row.namespace or not is_owned:
             lacks = (
                 self._lacks(trait, required=term.required)
                 for trait in term.traits
@@ -284,17 +275,15 @@ class _Check:
 
         A guest of Nova starts without it.
         """
-        if "true" not in map(
-            row.canonical, asked.raw_values(self._request, row)
-        ):
-            sources = sources_naming(self._request, device)[0]
-            for source in [
-                each for each in sources if self._request.asks_anew(each.place)
-            ]:
-                reason = (
-                    "by a trait Nova gives the guest no device; set"
-                    f" {row.image_property}=true"
-                )
+        values = asked.raw_values(self._request, row)
+        if "true" in map(row.canonical, values):
+            return
+        reason = (
+            "by a trait Nova gives the guest no device; set"
+            f" {row.image_property}=true"
+        )
+        for source in sources_naming(self._request, device)[0]:
+            if self._request.asks_anew(source.place):
                 yield Unsupported(source.place, source.value, reason)
 
     def _lacks(self, trait: Trait, *, required: bool) -> str:
@@ -305,11 +294,9 @@ class _Check:
         )
         if has == required:
             return ""
-        return (
-            f"the host has {trait}"
-            if has
-            else reason or f"{trait} is not set on the host"
-        )
+        if has:
+            return f"the host has {trait}"
+        return reason or f"{trait} is not set on the host"
 
     def _named_traits(self) -> Iterator[Unsupported]:
         """Yield the named traits with which the host does not comply.
@@ -324,19 +311,17 @@ class _Check:
                 item.trait in _ENCRYPTION.traits and not item.required
             ):
                 continue
-            known = item.trait in _vocabulary_traits()
-            if (
-                known
+            is_decided = (
+                item.trait in _vocabulary_traits()
                 or refusal_of(item.trait, self._facts, self._reporter)
                 is not None
-            ):
-                reason = self._lacks(item.trait, required=item.required)
-                if reason:
-                    yield Unsupported(
-                        item.source.place,
-                        item.source.value or item.trait,
-                        reason,
-                    )
+            )
+            if not is_decided:
+                continue
+            reason = self._lacks(item.trait, required=item.required)
+            if reason:
+                value = item.source.value or item.trait
+                yield Unsupported(item.source.place, value, reason)
 
     def _never(
         self, row: Row, value: str, choice: asked.RowValue | None
@@ -369,11 +354,11 @@ class _Check:
                 "it gets the default machine type of the host's architecture;"
                 f" name one in {_MACHINE.image_property}"
             )
+        if not family:
+            return ""
         return (
             f"the default machine type here is of the family {family}, which"
             " never has it"
-            if family
-            else ""
         )
 
     def _default_family(
@@ -383,18 +368,14 @@ class _Check:
 
         Empty if it is not ``among`` these.
         """
+        if _DEFAULT_MACHINE.name not in self._reporter.owns:
+            return ""
         architecture = self._guest.default_architecture
-        for family in (
-            sorted(among)
-            if _DEFAULT_MACHINE.name in self._reporter.owns
-            else ()
-        ):
-            known = (
-                not architecture
-                or (_DEFAULT_MACHINE.values[family].trait, architecture)
-                in QUALIFIED
-            )
-            if known and not self._reporter.refusal(
+        for family in sorted(among):
+            trait = _DEFAULT_MACHINE.values[family].trait
+            if architecture and (trait, architecture) not in QUALIFIED:
+                continue
+            if not self._reporter.refusal(
                 self._facts, _DEFAULT_MACHINE.name, family, architecture
             ):
                 return family

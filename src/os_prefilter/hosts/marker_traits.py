@@ -18,7 +18,7 @@ that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
 """
 
 from base64 import b32encode
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -57,9 +57,8 @@ def marker_key(names: Iterable[str]) -> str:
 
 
 def _digest(names: Iterable[str]) -> str:
-    return b32encode(
-        sha256(" ".join(sorted(names)).encode()).digest()
-    ).decode()
+    text = " ".join(sorted(names))
+    return b32encode(sha256(text.encode()).digest()).decode()
 
 
 NOT_CONFIGURED = marker_key(("not configured by request",))
@@ -91,58 +90,51 @@ def trait_groups(
     :param emulated: the architectures that the cloud offers to emulate: a host
         answers for these otherwise
     """
-    found = []
+    found: list[TraitGroup] = []
     for row in table():
-        apart = opt_in_traits((row,))
-        together = row.traits - apart
+        optional = opt_in_traits((row,))
+        standard = row.traits - optional
         if row is _EMULATION:
-            # Nova's libvirt driver asks about KVM guests alone, and so reports
-            # one value of many.
-            for value, term in row.values.items():
-                if term.trait in together:
-                    names = (
-                        (term.trait, "emulated")
-                        if is_offered(value, emulated)
-                        else (term.trait,)
-                    )
-                    trait = frozenset((Trait(str(term.trait)),))
-                    found.append(
-                        TraitGroup(
-                            row.name,
-                            trait,
-                            frozenset((marker_key(names),)),
-                            frozenset(),
-                        )
-                    )
-        elif together:
+            found += _groups_of_emulation(standard, emulated)
+        elif standard:
             # A driver that reports one value of a row knows the row. That it
             # is older than a value of the row is not seen: Nova's drivers got
             # each row as a whole.
-            found.append(
-                TraitGroup(
-                    row.name,
-                    together,
-                    frozenset((marker_key(together),)),
-                    together,
-                )
-            )
+            keys = frozenset((marker_key(standard),))
+            found.append(TraitGroup(row.name, standard, keys, standard))
         found += [
-            _apart(row.name, trait, marker_key((trait,)))
-            for trait in sorted(apart)
+            _alone(row.name, trait, marker_key((trait,)))
+            for trait in sorted(optional)
         ]
+    grouped = frozenset[Trait]().union(*(group.traits for group in found))
     found += [
-        _apart(PREFIX.rstrip(":"), trait, marker_key((trait,)), NOT_CONFIGURED)
-        for trait in sorted(
-            templates.found_traits
-            - {trait for group in found for trait in group.traits}
-        )
+        _alone(PREFIX.rstrip(":"), trait, marker_key((trait,)), NOT_CONFIGURED)
+        for trait in sorted(templates.found_traits - grouped)
     ]
     return tuple(found)
 
 
-def _apart(row: str, trait: Trait, *keys: str) -> TraitGroup:
-    alone = frozenset((trait,))
-    return TraitGroup(row, alone, frozenset(keys), alone)
+def _groups_of_emulation(
+    standard: Collection[Trait], emulated: frozenset[str]
+) -> Iterator[TraitGroup]:
+    """Yield a group for each of Nova's traits about emulation.
+
+    Nova's libvirt driver asks about KVM guests alone, and so reports one value
+    of many.
+    """
+    for value, term in _EMULATION.values.items():
+        if term.trait in standard:
+            names = [str(term.trait)]
+            if is_offered(value, emulated):
+                names.append("emulated")
+            traits = frozenset((Trait(str(term.trait)),))
+            keys = frozenset((marker_key(names),))
+            yield TraitGroup(_EMULATION.name, traits, keys, frozenset())
+
+
+def _alone(row: str, trait: Trait, *keys: str) -> TraitGroup:
+    traits = frozenset((trait,))
+    return TraitGroup(row, traits, frozenset(keys), traits)
 
 
 def groups_by_trait(
@@ -161,20 +153,14 @@ def emulated_in(keys: Collection[str]) -> frozenset[str]:
 
     By the keys of the groups that it wants.
     """
-    standard = (
-        (term.trait, value, (term.trait, "emulated"))
-        for value, term in _EMULATION.values.items()
-        if term.trait
-    )
-    others = (
-        (trait, value, (trait,))
-        for trait, value in TRAITS_OF_EMULATION.items()
-    )
-    return frozenset(
-        value
-        for _, value, names in (*standard, *others)
-        if marker_key(names) in keys
-    )
+    found = set()
+    for value, term in _EMULATION.values.items():
+        if term.trait and marker_key((term.trait, "emulated")) in keys:
+            found.add(value)
+    for trait, value in TRAITS_OF_EMULATION.items():
+        if marker_key((trait,)) in keys:
+            found.add(value)
+    return frozenset(found)
 
 
 @cache
@@ -189,16 +175,14 @@ def _keys_of_rows() -> Mapping[str, frozenset[str]]:
     by_row: dict[str, set[Trait]] = {}
     for row in table():
         for trait in opt_in_traits((row,)):
-            by_row.setdefault(
-                TRAITS_OF_EMULATION.get(trait, row.name), set()
-            ).add(trait)
-    return {
-        marker_key(("all", *traits)): frozenset(
-            marker_key((trait,)) for trait in traits
-        )
-        for traits in by_row.values()
-        if len(traits) > 1
-    }
+            name = TRAITS_OF_EMULATION.get(trait, row.name)
+            by_row.setdefault(name, set()).add(trait)
+    found = {}
+    for traits in by_row.values():
+        if len(traits) > 1:
+            members = frozenset(marker_key((trait,)) for trait in traits)
+            found[marker_key(("all", *traits))] = members
+    return found
 
 
 def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
@@ -207,9 +191,11 @@ def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
     With the prefix :data:`WANTED` or :data:`REPORTED`.
     """
     held = set(keys)
-    for key, members in _keys_of_rows().items() if prefix == REPORTED else ():
-        if members <= held:
-            held = held - members | {key}
+    if prefix == REPORTED:
+        for key, members in _keys_of_rows().items():
+            if members <= held:
+                held -= members
+                held.add(key)
     return _joined(prefix, held, _KEY_LENGTH)
 
 
@@ -223,11 +209,11 @@ def keys_in(prefix: str, names: Iterable[str]) -> frozenset[str]:
 
 def names_noting(traits: Iterable[str]) -> tuple[Trait, ...]:
     """Return the marker traits that note on a provider what an agent set."""
-    return _joined(
-        SET,
-        {_digest((trait,))[:_NOTE_LENGTH] for trait in traits},
-        _NOTE_LENGTH,
-    )
+    return _joined(SET, map(_note_of, traits), _NOTE_LENGTH)
+
+
+def _note_of(trait: str) -> str:
+    return _digest((trait,))[:_NOTE_LENGTH]
 
 
 def noted_among(traits: Collection[str]) -> frozenset[str]:
@@ -236,21 +222,15 @@ def noted_among(traits: Collection[str]) -> frozenset[str]:
     By its note among them.
     """
     noted = _split(SET, traits, _NOTE_LENGTH)
-    return (
-        frozenset(
-            trait
-            for trait in traits
-            if _digest((trait,))[:_NOTE_LENGTH] in noted
-        )
-        if noted
-        else noted
-    )
+    if not noted:
+        return noted
+    return frozenset(trait for trait in traits if _note_of(trait) in noted)
 
 
 def _joined(
     prefix: str, keys: Iterable[str], length: int
 ) -> tuple[Trait, ...]:
-    ordered = sorted(keys)
+    ordered = sorted(set(keys))
     most = (_LONGEST_NAME - len(prefix)) // length
     chunks = (
         ordered[start : start + most] for start in range(0, len(ordered), most)

@@ -38,15 +38,17 @@ def refusal(
     known = BY_NAME[row].canonical(value)
     if known is None:
         return f"unknown value {quote(value)}"
-    term, guest = BY_NAME[row].values[known], guest_architecture(architecture)
+    term = BY_NAME[row].values[known]
     if term.trait is None:
         return ""
+    guest = guest_architecture(architecture)
     is_own = guest in ("", facts.architecture)
+    qualified = QUALIFIED.get((term.trait, guest))
     if term.trait in facts.templates.found_traits:
         reason = _lack(facts, term.trait)
-    elif (is_own and term.trait in facts.other_traits) or QUALIFIED.get(
-        (term.trait, guest)
-    ) in facts.other_traits:
+    elif (is_own and term.trait in facts.other_traits) or (
+        qualified in facts.other_traits
+    ):
         reason = ""
     elif is_own:
         reason = _NEVER.get(row) or _ROWS[row](facts, known)
@@ -54,11 +56,9 @@ def refusal(
         reason = _NO_EMULATION
     if term.required:
         return reason
-    return (
-        ""
-        if reason
-        else f"the node has {term.trait}: its cores can run several threads"
-    )
+    if reason:
+        return ""
+    return f"the node has {term.trait}: its cores can run several threads"
 
 
 def _lack(facts: IronicFacts, trait: Trait) -> str:
@@ -67,13 +67,11 @@ def _lack(facts: IronicFacts, trait: Trait) -> str:
     Each template that needs it must fit: a request with the trait may be
     configured either way.
     """
-    reasons = (
-        (each, fit(facts, each).reason)
-        for each in facts.templates.find_naming(trait)
-    )
-    return next(
-        (f"{template}: {reason}" for template, reason in reasons if reason), ""
-    )
+    for template in facts.templates.find_naming(trait):
+        reason = fit(facts, template).reason
+        if reason:
+            return f"{template}: {reason}"
+    return ""
 
 
 def configured(facts: IronicFacts) -> dict[Trait, str]:
@@ -108,11 +106,9 @@ def _architecture(facts: IronicFacts, value: str) -> str:
             " properties"
         )
     # i686 requires the trait of x86_64, which a 32-bit machine must not have.
-    return (
-        ""
-        if guest_architecture(value) == facts.architecture
-        else f"the node is {facts.architecture}"
-    )
+    if guest_architecture(value) == facts.architecture:
+        return ""
+    return f"the node is {facts.architecture}"
 
 
 def _firmware_type(facts: IronicFacts, value: str) -> str:
@@ -124,11 +120,9 @@ def _firmware_type(facts: IronicFacts, value: str) -> str:
             "the node does not say how it boots: set boot_mode in the"
             " capabilities of its properties"
         )
-    return (
-        ""
-        if value == facts.boot_mode
-        else f"the node boots in mode {quote(facts.boot_mode)}"
-    )
+    if value == facts.boot_mode:
+        return ""
+    return f"the node boots in mode {quote(facts.boot_mode)}"
 
 
 def _secure_boot(facts: IronicFacts, _value: str) -> str:
@@ -148,9 +142,9 @@ def _secure_boot(facts: IronicFacts, _value: str) -> str:
 def _one_of(
     what: str, values: tuple[str, ...], _facts: IronicFacts, value: str
 ) -> str:
-    return (
-        "" if value in values else f"{what} {', '.join(values)}, not {value}"
-    )
+    if value in values:
+        return ""
+    return f"{what} {', '.join(values)}, not {value}"
 
 
 _NO_EMULATION = "a bare-metal node emulates no architecture"

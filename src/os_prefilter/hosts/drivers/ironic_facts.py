@@ -84,20 +84,20 @@ class BiosSetting(NamedTuple):
         if self.attribute_type == "Boolean":
             return "true, false"
         if self.attribute_type in ("Integer", "String"):
-            what = (
-                "integers"
-                if self.attribute_type == "Integer"
-                else "texts of a length"
-            )
-            limits = [f"from {self.least}"] if self.least is not None else []
-            limits += [f"to {self.most}"] if self.most is not None else []
-            return " ".join((what, *limits))
+            texts = ["texts of a length"]
+            if self.attribute_type == "Integer":
+                texts = ["integers"]
+            if self.least is not None:
+                texts.append(f"from {self.least}")
+            if self.most is not None:
+                texts.append(f"to {self.most}")
+            return " ".join(texts)
         return join_names(map(quote, self.allowed))
 
     def _is_within(self, number: int) -> bool:
-        return (self.least is None or number >= self.least) and (
-            self.most is None or number <= self.most
-        )
+        if self.least is not None and number < self.least:
+            return False
+        return self.most is None or number <= self.most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +156,9 @@ def facts_from_node(
     """
     data = _mapping(node, path, "the document")
     properties = _mapping(data.get("properties"), path, "properties")
-    # As Ironic and Nova do: of "a:1,b:2" what is not of that form is passed
-    # over, and of equal names the first counts.
-    items = reversed(
-        _text(properties, "capabilities", path, "properties.").split(",")
+    capabilities = _capabilities(
+        _text(properties, "capabilities", path, "properties.")
     )
-    pairs = (item.split(":") for item in items)
-    capabilities = {
-        pair[0].strip(): pair[1].strip()
-        for pair in pairs
-        if len(pair) == 2 and all(pair)  # noqa: PLR2004
-    }
     named = _text(properties, "cpu_arch", path, "properties.")
     architecture = BY_NAME["architecture"].canonical(named) or ""
     secure_boot = data.get("secure_boot")
@@ -176,7 +168,8 @@ def facts_from_node(
         )
     if "secure_boot" in capabilities:
         secure_boot = capabilities["secure_boot"].lower() == "true"
-    if not (host := _text(data, "uuid", path)):
+    host = _text(data, "uuid", path)
+    if not host:
         raise _unexpected(path, "uuid", data.get("uuid"), "the node's UUID")
     if named and not architecture:
         # No error: Nova reports, boots and cleans such a node, without an
@@ -188,29 +181,50 @@ def facts_from_node(
             escape_line(host),
             quote(named),
         )
+    if traits is None:
+        traits = data.get("traits")
+    other_traits = _traits(traits, path)
+    settings = bios_from(bios, bios_path)
+    hardware_type = _text(data, "driver", path)
+    vendor = _text(properties, "vendor", path, "properties.")
+    bios_interface = _text(data, "bios_interface", path)
+    # Ironic deploys in the mode of the capability; without one, in that which
+    # the machine is in.
+    boot_mode = capabilities.get("boot_mode") or _text(data, "boot_mode", path)
+    # An operation that is aborted leaves an error, and then the state that was
+    # before it.
+    has_failed = (
+        bool(data.get("last_error"))
+        or data.get("provision_state") == "service failed"
+    )
     return IronicFacts(
         # So Nova names the node, and Placement its provider.
         host=host,
         architecture=architecture,
-        other_traits=_traits(
-            data.get("traits") if traits is None else traits, path
-        ),
-        bios=bios_from(bios, bios_path),
-        # An operation that is aborted leaves an error, and then the state that
-        # was before it.
-        bios_may_differ=bool(data.get("last_error"))
-        or data.get("provision_state") == "service failed",
+        other_traits=other_traits,
+        bios=settings,
+        bios_may_differ=has_failed,
         # Ours are Ironic's with another BIOS interface.
-        hardware_type=_text(data, "driver", path).removeprefix("prefilter-"),
-        vendor=_text(properties, "vendor", path, "properties."),
-        bios_interface=_text(data, "bios_interface", path),
-        # Ironic deploys in the mode of the capability; without one, in that
-        # which the machine is in.
-        boot_mode=(
-            capabilities.get("boot_mode") or _text(data, "boot_mode", path)
-        ).lower(),
+        hardware_type=hardware_type.removeprefix("prefilter-"),
+        vendor=vendor,
+        bios_interface=bios_interface,
+        boot_mode=boot_mode.lower(),
         secure_boot=secure_boot,
     )
+
+
+def _capabilities(text: str) -> dict[str, str]:
+    """Return capabilities in the form ``a:1,b:2``, as Ironic and Nova do.
+
+    What is not of that form is passed over, and of equal names the first
+    counts.
+    """
+    found: dict[str, str] = {}
+    for item in text.split(","):
+        name, _, value = item.partition(":")
+        if name and value and ":" not in value:
+            found.setdefault(name.strip(), value.strip())
+    return found
 
 
 def _traits(names: object, path: str | Path) -> frozenset[str]:
@@ -258,10 +272,8 @@ def bios_from(
             )
         values = _first(setting, "allowable_values", "Allowable Values")
         allowed = tuple(map(str, values)) if isinstance(values, list) else ()
-        changeable = (
-            len(allowed) != 1
-            and _first(setting, "read_only", "Read Only") is not True
-        )
+        read_only = _first(setting, "read_only", "Read Only")
+        changeable = read_only is not True and len(allowed) != 1
         value = _first(setting, "value", "Value", "BIOS setting value")
         kind, least, most = _type_of(setting)
         found[name] = BiosSetting(

@@ -54,15 +54,16 @@ def fit(facts: IronicFacts, template: Template) -> Fit:
         if found and not found.reason:
             return found
         reasons.append(found and found.reason)
-    missing = (
-        "none of its BIOS settings is one of the template: add those of its"
-        " maker, see [prefilter] config_templates"
-        if facts.bios
-        else (
+    if facts.bios:
+        missing = (
+            "none of its BIOS settings is one of the template: add those of"
+            " its maker, see [prefilter] config_templates"
+        )
+    else:
+        missing = (
             "Ironic has no BIOS settings of it; it reads them at 'openstack"
             " baremetal node manage' and when it cleans"
         )
-    )
     # The nearest: a setting that is there and cannot be changed says more than
     # settings that are not there.
     return Fit(reason=next(filter(None, reasons), missing))
@@ -85,22 +86,20 @@ def deploy_steps(
         if setting.name.startswith(PREFIX)
         for step in fit(facts, templates.of(setting.name, setting.value)).steps
     ]
-    return [
-        step.for_ironic()
-        for step in sorted(
-            _merge(steps), key=lambda step: (-step.priority, step.key)
-        )
-    ]
+    merged = _merge(steps)
+    merged.sort(key=lambda step: (-step.priority, step.key))
+    return [step.for_ironic() for step in merged]
 
 
 def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, BiosValue]:
     """Return the BIOS settings that steps change, with their new values."""
-    return {
-        change["name"]: change["value"]
-        for step in steps
-        if (step.get("interface"), step.get("step")) == BIOS_STEP
-        for change in (step.get("args") or {}).get("settings") or ()
-    }
+    found = {}
+    for step in steps:
+        if (step.get("interface"), step.get("step")) == BIOS_STEP:
+            arguments = step.get("args") or {}
+            for change in arguments.get("settings") or ():
+                found[change["name"]] = change["value"]
+    return found
 
 
 def _fit(facts: IronicFacts, variant: Variant) -> Fit | None:
@@ -137,22 +136,27 @@ def _fit(facts: IronicFacts, variant: Variant) -> Fit | None:
         if reason or value is None:
             return Fit(reason=reason)
         settings[name] = value
+    change_bios = Step(*BIOS_STEP, _arguments(settings), BIOS_PRIORITY)
+    return Fit(
+        (*variant.steps, change_bios),
+        in_use=variant.in_use or not variant.steps,
+    )
+
+
+def _arguments(settings: Mapping[str, BiosValue]) -> dict[str, Any]:
+    """Return the arguments of a step that changes BIOS settings."""
     changes = [
         {"name": name, "value": value} for name, value in settings.items()
     ]
-    steps = (
-        *variant.steps,
-        Step(*BIOS_STEP, {"settings": changes}, BIOS_PRIORITY),
-    )
-    return Fit(steps, in_use=variant.in_use or not variant.steps)
+    return {"settings": changes}
 
 
 def _matches(name: str, pattern: str) -> bool:
+    if "*" not in pattern:
+        return name == pattern
     # Only "*" is special: makers use brackets in names.
-    return name == pattern or (
-        "*" in pattern
-        and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
-    )
+    literal = pattern.replace("[", "[[]").replace("?", "[?]")
+    return name == pattern or fnmatchcase(name, literal)
 
 
 def _value(
@@ -160,23 +164,18 @@ def _value(
 ) -> tuple[BiosValue | None, str]:
     """Return the value to set, or why there is none."""
     setting = facts.bios[name]
+    what = f"its BIOS setting {quote(name)}"
     if not setting.changeable:
-        return None, f"its BIOS setting {quote(name)} cannot be changed"
+        return None, f"{what} cannot be changed"
     if setting.attribute_type is None and any(
         each.lower() in BOOLEANS for each in change.values
     ):
         # It may be Boolean, and Ironic would set the opposite.
-        advice = (
-            "list the settings with --long, or ask Ironic by its API 1.74 or"
-            " later"
+        reason = (
+            f"it is not known whether {what} is Boolean: list the settings"
+            " with --long, or ask Ironic by its API 1.74 or later"
         )
-        return (
-            None,
-            (
-                f"it is not known whether its BIOS setting {quote(name)} is"
-                f" Boolean: {advice}"
-            ),
-        )
+        return None, reason
     possible = [
         value
         for value in map(setting.parse, change.values)
@@ -184,19 +183,12 @@ def _value(
     ]
     # What it has already stays, if that is one of the spellings.
     now = setting.parse(str(setting.value))
-    if now is not None and str(now).lower() in {
-        str(each).lower() for each in (*change.values, *possible)
-    }:
+    accepted = {str(each).lower() for each in (*change.values, *possible)}
+    if now is not None and str(now).lower() in accepted:
         return now, ""
     if possible:
         return possible[0], ""
-    return (
-        None,
-        (
-            f"its BIOS setting {quote(name)} takes {setting.describe()}, not"
-            f" {change.values[0]}"
-        ),
-    )
+    return None, f"{what} takes {setting.describe()}, not {change.values[0]}"
 
 
 def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:
@@ -209,23 +201,16 @@ def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:
         first, before = steps.setdefault(step.key, (source, step))
         if step == before:
             continue
-        values, more = (
-            bios_changes([before.for_ironic()]),
-            bios_changes([step.for_ironic()]),
-        )
+        values = bios_changes([before.for_ironic()])
+        more = bios_changes([step.for_ironic()])
         is_mergeable = (
             step.key == BIOS_STEP and step.priority == before.priority
         )
-        if not is_mergeable or any(
+        differs = any(
             values.get(name, value) != value for name, value in more.items()
-        ):
-            raise ImpossibleCombination(source, first)
-        settings = [
-            {"name": name, "value": value}
-            for name, value in (values | more).items()
-        ]
-        steps[step.key] = (
-            f"{first} and {source}",
-            before._replace(args={"settings": settings}),
         )
+        if differs or not is_mergeable:
+            raise ImpossibleCombination(source, first)
+        merged = before._replace(args=_arguments(values | more))
+        steps[step.key] = f"{first} and {source}", merged
     return [step for _, step in steps.values()]

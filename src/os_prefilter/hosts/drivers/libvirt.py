@@ -137,43 +137,41 @@ def refusal(
             f"{virt_type} guests have the architecture of the host,"
             f" {facts.architecture}"
         )
-    possible, guests = _POSSIBLE.get(row), facts.guests.get(guest)
+    possible = _POSSIBLE.get(row)
+    guests = facts.guests.get(guest)
+    reason = ""
     if possible is not None and (virt_type in possible or not is_qemu):
-        reason = _one_of(
-            possible.get(virt_type, "").split(),
-            value,
-            f"possible on {virt_type} hosts",
-        )
+        values = possible.get(virt_type, "").split()
+        reason = _one_of(values, value, f"possible on {virt_type} hosts")
     elif BY_NAME[row].per_architecture and guests is None:
         reason = f"the host has no QEMU for {guest} guests"
-    else:
-        reason = (
-            _ROWS[row](facts, value, guest, guests or GuestFacts())
-            if row in _ROWS
-            else ""
-        )
-    needs = VERSIONS.get((row, value))
-    if (
-        not reason
-        and is_qemu
-        and needs
-        and needs.guest in ("", guest)
-        and facts.hypervisor_version >= needs.since_qemu
-    ):
-        older = facts.list_older(needs.libvirt, needs.qemu)
-        reason = "; ".join(
-            f"needs {what} {needed}, found {found}"
-            for what, found, needed in older
-        )
+    elif row in _ROWS:
+        reason = _ROWS[row](facts, value, guest, guests or GuestFacts())
+    if is_qemu and not reason:
+        reason = _too_old(facts, row, value, guest)
     return reason or nova_guests.refusal(facts, row, value, guest)
 
 
-def _one_of(values: Collection[str], value: str, what: str) -> str:
-    return (
-        ""
-        if value in values
-        else f"{what}: {', '.join(sorted(values)) or 'none'}"
+def _too_old(facts: LibvirtFacts, row: str, value: str, guest: str) -> str:
+    """Return which of libvirt and QEMU is too old for a value."""
+    needs = VERSIONS.get((row, value))
+    if (
+        not needs
+        or needs.guest not in ("", guest)
+        or facts.hypervisor_version < needs.since_qemu
+    ):
+        return ""
+    older = facts.list_older(needs.libvirt, needs.qemu)
+    return "; ".join(
+        f"needs {what} {needed}, found {found}"
+        for what, found, needed in older
     )
+
+
+def _one_of(values: Collection[str], value: str, what: str) -> str:
+    if value in values:
+        return ""
+    return f"{what}: {', '.join(sorted(values)) or 'none'}"
 
 
 # -- what depends on the guests of an architecture
@@ -189,32 +187,25 @@ def _viommu_model(
         "intel": ("x86_64",),
         "smmuv3": ("aarch64", "armv7l"),
     }[value]
-    is_possible = guest_architecture(architecture) in possible
+    if guest_architecture(architecture) in possible:
+        return ""
     return (
-        ""
-        if is_possible
-        else (
-            f"it is for guests of {' and '.join(possible)}, not of"
-            f" {architecture}"
-        )
+        f"it is for guests of {' and '.join(possible)}, not of {architecture}"
     )
 
 
 def _machine_type(
     _facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts
 ) -> str:
-    exact = value not in MACHINES and guests.machines_are_complete
-    names = (
-        guests.machines
-        if exact
-        else {family_of(name) for name in guests.machines}
-    )
-    wanted = value if exact else family_of(value)
-    return (
-        ""
-        if wanted in names
-        else f"QEMU has no machine type {wanted} for {architecture} guests"
-    )
+    wanted = value
+    names: Collection[str] = guests.machines
+    if value in MACHINES or not guests.machines_are_complete:
+        # By family: a family is named, or not all versions are listed.
+        wanted = family_of(value)
+        names = set(map(family_of, guests.machines))
+    if wanted in names:
+        return ""
+    return f"QEMU has no machine type {wanted} for {architecture} guests"
 
 
 def _default_machine(
@@ -223,19 +214,15 @@ def _default_machine(
     # Nova gives an emulated guest the default of the host's own architecture
     # (nova/virt/libvirt/utils.py).
     is_own = guest_architecture(architecture) == facts.architecture
-    default = (
-        guests if is_own or not facts.built_by_nova else facts.own_guests
-    ).default_machine
-    family = (
-        family_of(default)
-        if family_of(default) in families_of(architecture)
-        else NONE
-    )
-    return (
-        ""
-        if default and family == value
-        else f"the default is {default or 'not known'}"
-    )
+    if facts.built_by_nova and not is_own:
+        guests = facts.own_guests
+    default = guests.default_machine
+    family = family_of(default)
+    if family not in families_of(architecture):
+        family = NONE
+    if default and family == value:
+        return ""
+    return f"the default is {default or 'not known'}"
 
 
 def _time_hpet(
@@ -243,10 +230,9 @@ def _time_hpet(
 ) -> str:
     if architecture != "x86_64":
         return f"guests of {architecture} have no HPET; only x86 has one"
-    has = any(family_of(name) in ("pc", "q35") for name in guests.machines)
-    return (
-        "" if has else "it needs machine type pc or q35, and QEMU has neither"
-    )
+    if any(family_of(name) in ("pc", "q35") for name in guests.machines):
+        return ""
+    return "it needs machine type pc or q35, and QEMU has neither"
 
 
 # -- what depends on the host, and the guests of its own architecture
@@ -270,13 +256,11 @@ def _cpu_thread_policy(
 ) -> str:
     if value == "isolate":
         return "the cores run several threads" if facts.smt else ""
+    if facts.smt:
+        return ""
     return (
-        ""
-        if facts.smt
-        else (
-            "each core runs one thread (no SMT, or libvirt's capabilities list"
-            " no topology)"
-        )
+        "each core runs one thread (no SMT, or libvirt's capabilities list no"
+        " topology)"
     )
 
 
@@ -291,9 +275,9 @@ def _image_type(
         return (
             f"images_type is {facts.images_type} and force_raw_images is off"
         )
-    if value in ("aki", "ami", "ari", "iso", "raw", "qcow2") or (
-        value == "ploop" and facts.virt_type == "parallels"
-    ):
+    if value == "ploop" and facts.virt_type == "parallels":
+        return ""
+    if value in ("aki", "ami", "ari", "iso", "raw", "qcow2"):
         return ""
     return f"Nova's libvirt driver runs no {value} images"
 
@@ -301,23 +285,23 @@ def _image_type(
 def _tpm(
     facts: LibvirtFacts, values: Collection[str], value: str, what: str
 ) -> str:
-    return (
-        _one_of(values, value, what)
-        if facts.swtpm_enabled
-        else "[libvirt] swtpm_enabled is off"
-    )
+    if not facts.swtpm_enabled:
+        return "[libvirt] swtpm_enabled is off"
+    return _one_of(values, value, what)
 
 
 def _tpm_version(
     facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts
 ) -> str:
-    versions = (value,) if guests.tpm_versions is None else guests.tpm_versions
-    return _tpm(
-        facts,
-        versions if guests.tpm_models else (),
-        value,
-        "versions of libvirt's emulated TPM",
-    )
+    versions: Collection[str] = ()
+    if guests.tpm_models:
+        # Old versions of libvirt do not list them: both are assumed, as in
+        # Nova.
+        versions = (value,)
+        if guests.tpm_versions is not None:
+            versions = guests.tpm_versions
+    what = "versions of libvirt's emulated TPM"
+    return _tpm(facts, versions, value, what)
 
 
 def _secure_boot(
@@ -354,6 +338,45 @@ def _mem_encryption_model(
     return _one_of(found, value, "libvirt's models of memory encryption")
 
 
+def _firmware_type(
+    _facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts
+) -> str:
+    # "bios" is the firmware that QEMU has for a machine type, none on ARM's,
+    # as in Nova.
+    if value == "bios" or guests.uefi:
+        return ""
+    return f"libvirt found no UEFI firmware for {architecture} guests"
+
+
+def _architecture(facts: LibvirtFacts, value: str, *_: object) -> str:
+    if guest_architecture(value) == facts.architecture:
+        return ""
+    return f"the host is {facts.architecture}"
+
+
+def _emulation_architecture(
+    facts: LibvirtFacts, value: str, *_: object
+) -> str:
+    if guest_architecture(value) in facts.guests:
+        return ""
+    return f"the host has no QEMU for {value} guests"
+
+
+def _usb_redirection(
+    _facts: LibvirtFacts, _value: str, _architecture: str, guests: GuestFacts
+) -> str:
+    # The port leads to SPICE; a QEMU may have been built without.
+    if guests.usb_redirection is False:
+        return "libvirt lists no redirected USB devices, or no SPICE graphics"
+    return ""
+
+
+def _watchdog(facts: LibvirtFacts, *_: object) -> str:
+    if facts.architecture == "s390x":
+        return "QEMU has no watchdog of the model i6300esb for s390x"
+    return ""
+
+
 # (facts, value, guest architecture, what libvirt can give such guests) ->
 # reason
 _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
@@ -367,13 +390,7 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
         guests.video_models, value, f"possible for {guest} guests"
     ),
     "viommu_model": _viommu_model,
-    # "bios" is the firmware that QEMU has for a machine type, none on ARM's,
-    # as in Nova.
-    "firmware_type": lambda _, value, guest, guests: (
-        ""
-        if value == "bios" or guests.uefi
-        else f"libvirt found no UEFI firmware for {guest} guests"
-    ),
+    "firmware_type": _firmware_type,
     "machine_type": _machine_type,
     "default_machine": _default_machine,
     "time_hpet": _time_hpet,
@@ -381,28 +398,11 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
         ("ephemeral_encryption", "ephemeral_encryption_format"),
         lambda *_: "no image backend of Nova 34 encrypts ephemeral disks",
     ),
-    "architecture": lambda facts, value, *_: (
-        ""
-        if guest_architecture(value) == facts.architecture
-        else f"the host is {facts.architecture}"
-    ),
-    "emulation_architecture": lambda facts, value, *_: (
-        ""
-        if guest_architecture(value) in facts.guests
-        else f"the host has no QEMU for {value} guests"
-    ),
+    "architecture": _architecture,
+    "emulation_architecture": _emulation_architecture,
     "scsi_model": _scsi_model,
-    # The port leads to SPICE; a QEMU may have been built without.
-    "usb_redirection": lambda _facts, _value, _guest, guests: (
-        "libvirt lists no redirected USB devices, or no SPICE graphics"
-        if guests.usb_redirection is False
-        else ""
-    ),
-    "watchdog": lambda facts, *_: (
-        "QEMU has no watchdog of the model i6300esb for s390x"
-        if facts.architecture == "s390x"
-        else ""
-    ),
+    "usb_redirection": _usb_redirection,
+    "watchdog": _watchdog,
     "cpu_thread_policy": _cpu_thread_policy,
     "image_type": _image_type,
     "tpm_version": _tpm_version,

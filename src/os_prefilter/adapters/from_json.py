@@ -121,45 +121,44 @@ _HINT = {
         "expected": "a string, or a list of strings",
     },
 }
+_REQUESTED_NETWORKS = {
+    "if": {"type": "object"},
+    "then": _mapping_of(objects=_NETWORKS),
+    "else": _NETWORKS,
+}
+_PCI_REQUESTS = _or_empty({"type": "array", "items": _mapping_of()})
+_CELL = _or_empty(
+    {
+        "type": ["object", "string"],
+        "expected": "the cell of a server, or its UUID",
+    }
+)
+_DESTINATION = {
+    "if": {"type": "null"},
+    "else": _mapping_of(
+        **_each(_STRINGS, "aggregates", "forbidden_aggregates"),
+        in_tree=_TEXT,
+        cell=_CELL,
+    ),
+}
+_LEVEL = _mapping_of(
+    **_each(_STRINGS, "root_required", "root_forbidden"),
+    same_subtree=_STRING_LISTS,
+)
 _SPEC = {
     **_mapping_of(
         flavor=_FLAVOR,
         image={"if": {"type": "null"}, "else": _IMAGE},
         is_bfv={"type": ["boolean", "null"]},
         **_each(_TEXT, "project_id", "availability_zone"),
-        requested_networks={
-            "if": {"type": "object"},
-            "then": _mapping_of(objects=_NETWORKS),
-            "else": _NETWORKS,
-        },
+        requested_networks=_REQUESTED_NETWORKS,
         scheduler_hints=_or_empty(
             {**_mapping_of(), "additionalProperties": _HINT}
         ),
         requested_resources=_or_empty({"type": "array", "items": _GROUP}),
-        pci_requests=_or_empty(
-            _mapping_of(
-                requests=_or_empty({"type": "array", "items": _mapping_of()})
-            )
-        ),
-        requested_destination={
-            "if": {"type": "null"},
-            "else": _mapping_of(
-                **_each(_STRINGS, "aggregates", "forbidden_aggregates"),
-                in_tree=_TEXT,
-                cell=_or_empty(
-                    {
-                        "type": ["object", "string"],
-                        "expected": "the cell of a server, or its UUID",
-                    }
-                ),
-            ),
-        },
-        request_level_params=_or_empty(
-            _mapping_of(
-                **_each(_STRINGS, "root_required", "root_forbidden"),
-                same_subtree=_STRING_LISTS,
-            )
-        ),
+        pci_requests=_or_empty(_mapping_of(requests=_PCI_REQUESTS)),
+        requested_destination=_DESTINATION,
+        request_level_params=_or_empty(_LEVEL),
     ),
     "required": ["flavor"],
 }

@@ -11,7 +11,8 @@ formatdomaincaps.html. A document has at most 8 MiB, no DTD and no entities.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml.ElementTree import fromstring
@@ -144,12 +145,15 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
                 **common,
                 **document.machines(domain),
             }
-    siblings = [
-        document.check_form(
+    has_threads = False
+    for cpu in document.root.iterfind("host/topology/cells/cell/cpus/cpu"):
+        # Not <cpu><topology>, which libvirt only guesses
+        # (nova/virt/libvirt/host.py).
+        siblings = document.check_form(
             _SIBLINGS, cpu.get("siblings"), "a list of processors (siblings)"
         )
-        for cpu in document.root.iterfind("host/topology/cells/cell/cpus/cpu")
-    ]
+        if "," in siblings or "-" in siblings:
+            has_threads = True
     address_space = document.root.find("host/cpu/maxphysaddr")
     bits = None if address_space is None else address_space.get("bits")
     bits = document.check_form(
@@ -158,9 +162,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
     return Capabilities(
         where=where,
         architecture=document.architecture("host/cpu/arch"),
-        # Not <cpu><topology>, which libvirt only guesses
-        # (nova/virt/libvirt/host.py).
-        smt=any("," in each or "-" in each for each in siblings),
+        smt=has_threads,
         physical_address_bits=int(bits) if bits else None,
         guests=guests,
     )
@@ -173,14 +175,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     """
     document = LibvirtDocument(where, data, "domainCapabilities")
     machine = document.word(document.root.findtext("machine"))
-    tpm = document.find_supported("devices/tpm")
-    # Nova uses swtpm. Without it libvirt still lists the models, for passing
-    # through a TPM of the host.
-    emulated = "emulator" in document.enum("devices/tpm", "backendModel")
-    lists_versions = (
-        tpm is not None
-        and tpm.find("enum[@name='backendVersion']") is not None
-    )
+    tpm_models, tpm_versions = _emulated_tpm(document)
     return DomainCapabilities(
         where=where,
         domain_type=document.require_text("domain"),
@@ -190,16 +185,8 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
             machines=frozenset((machine,) if machine else ()),
             buses=document.enum("devices/disk", "bus"),
             video_models=document.enum("devices/video", "modelType"),
-            tpm_models=(
-                document.enum("devices/tpm", "model")
-                if emulated
-                else frozenset()
-            ),
-            tpm_versions=(
-                document.enum("devices/tpm", "backendVersion")
-                if lists_versions or not emulated
-                else None
-            ),
+            tpm_models=tpm_models,
+            tpm_versions=tpm_versions,
             usb_redirection=_usb_redirection(document),
             uefi="efi" in document.enum("os", "firmware"),
             secure_boot="yes" in document.enum("os/loader", "secure"),
@@ -208,21 +195,36 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     )
 
 
+def _emulated_tpm(
+    document: "LibvirtDocument",
+) -> tuple[frozenset[str], frozenset[str] | None]:
+    """Return the models and versions; versions are None if not listed."""
+    path = "devices/tpm"
+    versions = document.enum(path, "backendVersion")
+    # Nova uses swtpm. Without it libvirt still lists the models, for passing
+    # through a TPM of the host.
+    if "emulator" not in document.enum(path, "backendModel"):
+        return frozenset(), versions
+    models = document.enum(path, "model")
+    tpm = document.root.find(f"{path}/enum[@name='backendVersion']")
+    return models, None if tpm is None else versions
+
+
 def _usb_redirection(document: "LibvirtDocument") -> bool | None:
     """Return whether a guest can have a USB port redirected to SPICE."""
     wanted = (
         ("devices/redirdev", "bus", "usb"),
         ("devices/graphics", "type", "spice"),
     )
-    listed = {
-        (
-            None
-            if document.root.find(path) is None
-            else value in document.enum(path, name)
-        )
-        for path, name, value in wanted
-    }
-    return False if False in listed else None if None in listed else True
+    listed: set[bool | None] = set()
+    for path, name, value in wanted:
+        if document.root.find(path) is None:
+            listed.add(None)
+        else:
+            listed.add(value in document.enum(path, name))
+    if False in listed:
+        return False
+    return None if None in listed else True
 
 
 def _mem_encryption(document: "LibvirtDocument") -> Iterator[str]:
@@ -230,12 +232,11 @@ def _mem_encryption(document: "LibvirtDocument") -> Iterator[str]:
     sev = document.find_supported("features/sev")
     if sev is not None:
         yield "amd-sev"
-        guests = sev.findtext("maxESGuests", "0").strip() or "none"
-        if int(
-            document.check_form(
-                "[0-9]{1,9}", guests, "a number of guests (maxESGuests)"
-            )
-        ):
+        number = sev.findtext("maxESGuests", "0").strip() or "none"
+        number = document.check_form(
+            "[0-9]{1,9}", number, "a number of guests (maxESGuests)"
+        )
+        if int(number):
             yield "amd-sev-es"
         if "sev-snp" in document.enum("features/launchSecurity", "sectype"):
             yield "amd-sev-snp"
@@ -269,11 +270,9 @@ class LibvirtDocument:
             ) from error
         tag = self.root.tag
         if tag != expected:
-            found = (
-                f"the output of '{_COMMANDS[tag]}'"
-                if tag in _COMMANDS
-                else f"an element {quote(tag)}"
-            )
+            found = f"an element {quote(tag)}"
+            if tag in _COMMANDS:
+                found = f"the output of '{_COMMANDS[tag]}'"
             raise self.error(
                 f"this is {found}; expected the output of '{command}'. {again}"
             )
@@ -340,20 +339,16 @@ class LibvirtDocument:
     def find_supported(self, path: str) -> Element | None:
         """Return an element with ``supported='yes'``; no other has values."""
         element = self.root.find(path)
-        return (
-            element
-            if element is not None and element.get("supported") == "yes"
-            else None
-        )
+        if element is None or element.get("supported") != "yes":
+            return None
+        return element
 
     def enum(self, path: str, name: str) -> frozenset[str]:
         """Return the values of an enum of a supported element."""
         element = self.find_supported(path)
-        values = (
-            []
-            if element is None
-            else element.iterfind(f"enum[@name='{name}']/value")
-        )
+        if element is None:
+            return frozenset()
+        values = element.iterfind(f"enum[@name='{name}']/value")
         return frozenset(self.word(value.text) for value in values) - {""}
 
 
@@ -480,45 +475,43 @@ def _guests(
             f" Add the output of 'virsh domcapabilities --arch {own}"
             f" --virttype {virt_type}'.",
         )
-    for architecture, of_it in by_architecture.items():
+    for architecture, found in by_architecture.items():
         name = nova_architecture(architecture)
         machines = host_capabilities.machines(architecture, virt_type)
-        found = [each.guest for each in of_it]
-        versions = [each.tpm_versions for each in found]
-        redirection = {each.usb_redirection for each in found}
-        # What any machine type has, as Nova's driver adds it up;
-        # machine_types.py has what one never has.
-        guest = GuestFacts(
-            default_machine=_default_machine(settings, name, machines)
-            or of_it[0].machine,
-            machines=frozenset(machines).union(
-                *(each.machines for each in found)
-            ),
+        guest = reduce(_merged, (each.guest for each in found))
+        default = _default_machine(settings, name, machines)
+        guest = replace(
+            guest,
+            default_machine=default or found[0].machine,
+            machines=guest.machines.union(machines),
             machines_are_complete=bool(machines),
-            buses=frozenset().union(*(each.buses for each in found)),
-            video_models=frozenset().union(
-                *(each.video_models for each in found)
-            ),
-            tpm_models=frozenset().union(*(each.tpm_models for each in found)),
-            tpm_versions=(
-                None
-                if None in versions
-                else frozenset().union(*(each or () for each in versions))
-            ),
-            usb_redirection=(
-                True
-                if True in redirection
-                else None
-                if None in redirection
-                else False
-            ),
-            uefi=any(each.uefi for each in found),
-            secure_boot=any(each.secure_boot for each in found),
-            mem_encryption=frozenset().union(
-                *(each.mem_encryption for each in found)
-            ),
         )
         yield name, guest
+
+
+def _merged(one: GuestFacts, other: GuestFacts) -> GuestFacts:
+    """Return what guests of any machine type have, as Nova adds it up.
+
+    ``machine_types.py`` has what one of them never has.
+    """
+    tpm_versions = None
+    if one.tpm_versions is not None and other.tpm_versions is not None:
+        tpm_versions = one.tpm_versions | other.tpm_versions
+    listed = (one.usb_redirection, other.usb_redirection)
+    usb_redirection: bool | None = True in listed
+    if None in listed and not usb_redirection:
+        usb_redirection = None
+    return GuestFacts(
+        machines=one.machines | other.machines,
+        buses=one.buses | other.buses,
+        video_models=one.video_models | other.video_models,
+        tpm_models=one.tpm_models | other.tpm_models,
+        tpm_versions=tpm_versions,
+        usb_redirection=usb_redirection,
+        uefi=one.uefi or other.uefi,
+        secure_boot=one.secure_boot or other.secure_boot,
+        mem_encryption=one.mem_encryption | other.mem_encryption,
+    )
 
 
 def _default_machine(

@@ -57,7 +57,8 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {'warning: ' if self.warning else ''}{self.text}"
+        kind = "warning: " if self.warning else ""
+        return f"{place}: {kind}{self.text}"
 
 
 def check_rules(
@@ -67,7 +68,9 @@ def check_rules(
 
     Only rules without an error of their own are compared with others.
     """
-    rules, sound, first = list(rules), [], dict[str, Rule]()
+    rules = list(rules)
+    sound = []
+    first: dict[str, Rule] = {}
     for number, rule in enumerate(rules, 1):
         progress("rules by themselves", number, len(rules))
         other = first.setdefault(rule.name, rule)
@@ -103,10 +106,8 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
     for (one, traits), (other, others) in combinations(effects, 2):
         for trait in traits:
             if trait in others:
-                yield (
-                    f"both {one} and {other} {trait}. Remove one of the two.",
-                    False,
-                )
+                problem = f"both {one} and {other} {trait}."
+                yield f"{problem} Remove one of the two.", False
     if rule.prefer and rule.scope != ROOT:
         problem = (
             f"prefers traits, and has the scope {rule.scope}: only traits of"
@@ -122,87 +123,63 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
         for (place, name), times in Counter(single).items():
             if times > 1:
                 what = f"{place} {name}".rstrip()
-                yield (
-                    (
-                        f"has {times} conditions about the {what}. Give one"
-                        " condition."
-                    ),
-                    False,
-                )
+                problem = f"has {times} conditions about the {what}."
+                yield f"{problem} Give one condition.", False
     for condition in dict.fromkeys(
         chain.from_iterable((*rule.when, *rule.unless))
     ):
-        is_needed = all(condition in clause for clause in rule.when)
-        yield from _by_itself(
-            condition,
-            (
-                "never applies"
-                if is_needed
-                else "has a condition that never holds"
-            ),
-        )
+        never = "has a condition that never holds"
+        if all(condition in clause for clause in rule.when):
+            never = "never applies"
+        yield from _by_itself(condition, never)
 
 
 def _without_effect(rule: Rule) -> Iterator[tuple[str, bool]]:
     for clause in rule.when:
         if rule.unless and _example(clause, (), rule.unless) is None:
             met = describe_clauses([clause])
-            yield (
-                (
-                    f"does not apply to requests with {met}, because of its"
-                    " 'unless'. Change one of the two."
-                ),
-                False,
+            problem = (
+                f"does not apply to requests with {met}, because of its"
+                " 'unless'."
             )
+            yield f"{problem} Change one of the two.", False
+        if rule.scope not in (ROOT, UNSUFFIXED):
+            continue
         for place, traits, verb in (
             (REQUIRES, rule.forbid, "forbids"),
             (FORBIDS, rule.require, "requires"),
         ):
-            asked = {
-                trait
-                for each in clause
-                if each.place == place
-                for trait in each.values
-            }
-            for trait in (
-                asked.intersection(traits)
-                if rule.scope in (ROOT, UNSUFFIXED)
-                else ()
-            ):
-                yield (
-                    (
-                        f"{verb} {trait}, and applies to requests with the"
-                        f" {place} {trait}: it rejects them."
-                    ),
-                    False,
+            asked: set[ConditionValue] = set()
+            for each in clause:
+                if each.place == place:
+                    asked |= each.values
+            for trait in asked.intersection(traits):
+                problem = (
+                    f"{verb} {trait}, and applies to requests with the"
+                    f" {place} {trait}: it rejects them."
                 )
+                yield problem, False
 
 
 def _by_itself(
     condition: RuleCondition, never: str
 ) -> Iterator[tuple[str, bool]]:
-    for value in condition.values if condition.in_list else ():
-        if items_of(value) not in (value, (value,)):
-            reason = (
-                "because lists are divided at commas, and the spaces around"
-                " items removed. Write one item."
-            )
-            yield (
-                f"{never}: no item of a list is {quote(value)}, {reason}",
-                False,
-            )
-            return
+    if condition.in_list:
+        for value in condition.values:
+            if items_of(value) not in (value, (value,)):
+                reason = (
+                    f"no item of a list is {quote(value)}, because lists are"
+                    " divided at commas, and the spaces around items removed."
+                )
+                yield f"{never}: {reason} Write one item.", False
+                return
     if condition.place != IMAGE_PROPERTY:
         return
     name = condition.name
     if current := _CURRENT_NAMES.get(name):
-        yield (
-            (
-                f"{never}: {name} is an old name of {current}. Write"
-                f" {current}; images with either name match."
-            ),
-            False,
-        )
+        problem = f"{name} is an old name of {current}."
+        advice = f"Write {current}; images with either name match."
+        yield f"{never}: {problem} {advice}", False
     elif name not in KEPT_BY_NOVA:
         problem = (
             f"which drops the image property {quote(name)} before a filter"
@@ -214,57 +191,48 @@ def _by_itself(
         )
         yield f"{never} within Nova, {problem} {advice}", True
     else:
-        for text in sorted(
-            value for value in condition.values if not isinstance(value, bool)
-        ):
-            if name in BOOLEANS:
-                advice = (
-                    f"Write {canonical_boolean(text) or 'true or false'}"
-                    " without quotes."
-                )
-                yield (
-                    (
-                        f"{never}: {name} is a boolean, and {quote(text)} is a"
-                        f" text. {advice}"
-                    ),
-                    False,
-                )
-            elif (spelt := as_nova_spells(name, text)) != text:
-                yield (
-                    (
-                        f"{never}: Nova spells {quote(text)} as"
-                        f" {quote(spelt)}. Write that."
-                    ),
-                    False,
-                )
+        texts = [each for each in condition.values if isinstance(each, str)]
+        for text in sorted(texts):
+            problem = _never_in_nova(name, text)
+            if problem:
+                yield f"{never}: {problem}", False
+
+
+def _never_in_nova(name: str, text: str) -> str:
+    """Return why Nova never has a text in a property; empty if it may."""
+    if name in BOOLEANS:
+        value = canonical_boolean(text) or "true or false"
+        return (
+            f"{name} is a boolean, and {quote(text)} is a text. Write"
+            f" {value} without quotes."
+        )
+    spelt = as_nova_spells(name, text)
+    if spelt == text:
+        return ""
+    return f"Nova spells {quote(text)} as {quote(spelt)}. Write that."
 
 
 def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
-    for condition in dict.fromkeys(
-        each for each in chain.from_iterable(rule.when) if not each.in_list
-    ):
+    for condition in dict.fromkeys(chain.from_iterable(rule.when)):
+        if condition.in_list:
+            continue
         for row in table():
             if condition.key in (
                 (IMAGE_PROPERTY, row.image_property),
                 (EXTRA_SPEC, row.extra_spec),
             ):
-                for value in sorted(
-                    condition.values or row.values, key=format_value
-                ):
-                    if (
-                        _example(
-                            (replace(condition, values=frozenset((value,))),),
-                            (),
-                            rule.unless,
-                        )
-                        is not None
-                    ):
-                        yield from _against_value(
-                            rule,
-                            row,
-                            f"{condition.name}={format_value(value)}",
-                            value,
-                        )
+                yield from _against_row(rule, row, condition)
+
+
+def _against_row(
+    rule: Rule, row: Row, condition: RuleCondition
+) -> Iterator[tuple[str, bool]]:
+    values = condition.values or row.values
+    for value in sorted(values, key=format_value):
+        one = replace(condition, values=frozenset((value,)))
+        if _example((one,), (), rule.unless) is not None:
+            what = f"{condition.name}={format_value(value)}"
+            yield from _against_value(rule, row, what, value)
 
 
 def _against_value(
@@ -272,30 +240,25 @@ def _against_value(
 ) -> Iterator[tuple[str, bool]]:
     canonical = row.canonical(value)
     if canonical is None:
-        refused = (
-            ": requests with it are refused" if row.refuses_unknown else ""
+        refused = ""
+        if row.refuses_unknown:
+            refused = ": requests with it are refused"
+        problem = (
+            f"has the condition {condition}, a value that is not in the"
+            f" vocabulary{refused}."
         )
         valid = f"Valid values are: {', '.join(row.values)}."
-        yield (
-            (
-                f"has the condition {condition}, a value that is not in the"
-                f" vocabulary{refused}. {valid}"
-            ),
-            not row.refuses_unknown,
-        )
+        yield f"{problem} {valid}", not row.refuses_unknown
         return
     term = row.values[canonical]
-    if term.trait in (
-        rule.forbid if term.required else rule.require
-    ) and rule.scope in (ROOT, UNSUFFIXED):
+    opposed = rule.forbid if term.required else rule.require
+    if term.trait in opposed and rule.scope in (ROOT, UNSUFFIXED):
         verb = "requires" if term.required else "forbids"
-        yield (
-            (
-                f"contradicts the vocabulary, which {verb} {term.trait} for"
-                f" {condition}. Remove the trait."
-            ),
-            False,
+        problem = (
+            f"contradicts the vocabulary, which {verb} {term.trait} for"
+            f" {condition}."
         )
+        yield f"{problem} Remove the trait.", False
 
 
 class _Alternative(NamedTuple):
@@ -315,25 +278,13 @@ def _contradictions(
     Rules about different names are allowed: a request that matches both is
     rejected with the reason.
     """
-    by_trait: dict[
-        tuple[str, str], tuple[list[_Alternative], list[_Alternative]]
-    ] = {}
-    for rule in rules:
-        alternatives = [
-            _Alternative(rule, clause, frozenset(each.key for each in clause))
-            for clause in rule.when
-        ]
-        for number, traits in enumerate((rule.require, rule.forbid)):
-            for name in traits:
-                by_trait.setdefault((rule.scope, name), ([], []))[
-                    number
-                ].extend(alternatives)
+    by_trait = _alternatives_by_trait(rules)
     steps = 0
     for number, ((scope, trait), (requiring, forbidding)) in enumerate(
         by_trait.items(), 1
     ):
         progress("rules against the others", number, len(by_trait))
-        told = set()
+        reported = set()
         for ours, theirs in product(requiring, forbidding):
             one, other = ours.rule, theirs.rule
             steps += 1
@@ -346,17 +297,18 @@ def _contradictions(
                 )
                 yield Problem(one.file, one.line, text, warning=True)
                 return
+            # One contradiction of a rule is enough: hundreds of rules would
+            # have ten thousands.
+            if one.name in reported:
+                continue
             # One value may meet both only if one of the two is about all that
-            # the other is about. One contradiction of a rule is enough:
-            # hundreds of rules would have ten thousands.
-            if one.name in told or not (
-                ours.keys <= theirs.keys or theirs.keys <= ours.keys
-            ):
+            # the other is about.
+            if not (ours.keys <= theirs.keys or theirs.keys <= ours.keys):
                 continue
             unless = (*one.unless, *other.unless)
             example = _example(ours.clause, theirs.clause, unless)
             if example is not None:
-                told.add(one.name)
+                reported.add(one.name)
                 met = describe_clauses([example]) or "every request"
                 if unless:
                     met = f"{met} unless {describe_clauses(unless)}"
@@ -369,6 +321,27 @@ def _contradictions(
                 yield Problem(one.file, one.line, text)
 
 
+def _alternatives_by_trait(
+    rules: Sequence[Rule],
+) -> dict[tuple[str, str], tuple[list[_Alternative], list[_Alternative]]]:
+    """Return scope and trait -> what requires it, and what forbids it."""
+    found: dict[
+        tuple[str, str], tuple[list[_Alternative], list[_Alternative]]
+    ] = {}
+    for rule in rules:
+        alternatives = [
+            _Alternative(rule, clause, frozenset(each.key for each in clause))
+            for clause in rule.when
+        ]
+        for trait in rule.require:
+            requiring, _ = found.setdefault((rule.scope, trait), ([], []))
+            requiring += alternatives
+        for trait in rule.forbid:
+            _, forbidding = found.setdefault((rule.scope, trait), ([], []))
+            forbidding += alternatives
+    return found
+
+
 def _example(
     ours: Clause, theirs: Clause, unless: Sequence[Clause]
 ) -> Clause | None:
@@ -379,30 +352,24 @@ def _example(
     Of a list, two clauses have to find one item that both name: two items are
     as two names.
     """
+    exceptions = list(chain.from_iterable(unless))
     choices = []
     for key in dict.fromkeys(each.key for each in (*ours, *theirs)):
-        sides = [
-            [each for each in side if each.key == key]
-            for side in (ours, theirs)
-        ]
-        excepting = [
-            each for clause in unless for each in clause if each.key == key
-        ]
-        # Values that the others cannot tell apart are one case.
+        first = [each for each in ours if each.key == key]
+        second = [each for each in theirs if each.key == key]
+        about = [each for each in exceptions if each.key == key]
+        # Values between which the exceptions do not distinguish are one case.
         cases: dict[frozenset[RuleCondition], Clause] = {}
-        for value, said in islice(
-            chain.from_iterable(map(_values, sides)), _MOST_CASES
-        ):
-            if all(each.holds(value) for each in chain(*sides)):
-                met = frozenset(
-                    each for each in excepting if each.holds(value)
-                )
-                cases.setdefault(met, said)
+        values = chain(_values(first), _values(second))
+        for value, described in islice(values, _MOST_CASES):
+            if all(each.holds(value) for each in (*first, *second)):
+                met = frozenset(each for each in about if each.holds(value))
+                cases.setdefault(met, described)
         choices.append(cases.items())
     for chosen in islice(product(*choices), _MOST_CASES):
         all_met = frozenset[RuleCondition]().union(*(met for met, _ in chosen))
         if not any(all_met.issuperset(clause) for clause in unless):
-            return tuple(chain.from_iterable(said for _, said in chosen))
+            return tuple(chain.from_iterable(each for _, each in chosen))
     return None
 
 
@@ -420,50 +387,44 @@ def _values(
     if not conditions:
         return
     first = conditions[0]
+
+    def condition(value: ConditionValue) -> RuleCondition:
+        values = frozenset({value} - {_UNNAMED})
+        return replace(first, values=values, in_list=False)
+
     if first.place == IMAGE_PROPERTY and first.name in BOOLEANS:
         # Nova's image has nothing else there.
         for boolean in (True, False):
-            yield (
-                boolean,
-                (
-                    replace(
-                        first,
-                        values=frozenset[ConditionValue]((boolean,)),
-                        in_list=False,
-                    ),
-                ),
-            )
+            yield boolean, (condition(boolean),)
         return
-    for chosen in product(
-        *(
-            sorted(each.values, key=format_value) or [_UNNAMED]
-            for each in conditions
-        )
-    ):
-        named = [
-            replace(
-                first, values=frozenset({value} - {_UNNAMED}), in_list=False
-            )
-            for value in chosen
-        ]
-        for value, condition in zip(chosen, named, strict=True):
-            yield value, (condition,)
-        # A boolean as no file spells it: a text that is named beside it does
-        # not match.
-        texts = [
-            value if isinstance(value, str) else "tRuE" if value else "fAlSe"
-            for value in chosen
-        ]
+    choices = [
+        sorted(each.values, key=format_value) or [_UNNAMED]
+        for each in conditions
+    ]
+    for chosen in product(*choices):
+        for value in chosen:
+            yield value, (condition(value),)
+        texts = list(map(_unusual_text, chosen))
         lists = [
             f"{text},{_UNNAMED}" if each.in_list else text
             for each, text in zip(conditions, texts, strict=True)
         ]
-        said = tuple(
+        described = tuple(
             replace(each, in_list=lists != texts)
-            for each in named
+            for each in map(condition, chosen)
             if each.values
         )
         if first.place in SEVERAL_VALUES:
-            yield tuple(lists), said
+            yield tuple(lists), described
         elif lists != texts:
-            yield ",".join(lists), said
+            yield ",".join(lists), described
+
+
+def _unusual_text(value: ConditionValue) -> str:
+    """Return a boolean as no file spells it.
+
+    A text that is named beside it does not match.
+    """
+    if isinstance(value, str):
+        return value
+    return "tRuE" if value else "fAlSe"

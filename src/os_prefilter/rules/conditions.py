@@ -73,12 +73,13 @@ class RuleCondition:
 
     def holds(self, value: object) -> bool:
         """Return whether a request's value matches."""
-        found = readings(
-            self.place, self.name, items_of(value) if self.in_list else value
-        )
-        return is_set(value) and (
-            not self.values or not self.values.isdisjoint(found)
-        )
+        if not is_set(value):
+            return False
+        if not self.values:
+            return True
+        items = items_of(value) if self.in_list else value
+        found = readings(self.place, self.name, items)
+        return not self.values.isdisjoint(found)
 
     def __str__(self) -> str:
         if not self.values:
@@ -87,12 +88,10 @@ class RuleCondition:
         what = f"{self.place} {self.name}".rstrip()
         if self.in_list:
             return f"{what} with {' or '.join(values)}"
+        if len(values) > 1:
+            return f"{what} in {', '.join(values)}"
         sign = "=" if self.name else " "
-        return (
-            f"{what} in {', '.join(values)}"
-            if len(values) > 1
-            else f"{what}{sign}{values[0]}"
-        )
+        return f"{what}{sign}{values[0]}"
 
 
 Clause = tuple[RuleCondition, ...]
@@ -122,7 +121,9 @@ class RuleSubject:
             return self._request.image_properties.keys()
         if place == EXTRA_SPEC:
             return self._request.extra_specs.keys()
-        return self._request.scheduler_hints.keys() if place == HINT else ("",)
+        if place == HINT:
+            return self._request.scheduler_hints.keys()
+        return ("",)
 
     def value_of(self, place: str, name: str) -> object:
         """Return the value under a name; None if it is not set.
@@ -156,40 +157,40 @@ class RuleSubject:
 
     def _read(self, place: str, name: str) -> object:
         request = self._request
+        value: object
         if place == EXTRA_SPEC:
-            return request.extra_spec(name)
-        if place == IMAGE_PROPERTY:
-            value = request.image_property(name)
-            # A tuple is several values here; a list in an image is none of
-            # them.
-            value = list(value) if isinstance(value, tuple) else value
-            # Nova's image reads a text that is no boolean as False.
-            return (
-                False
-                if name in BOOLEANS
-                and value is not None
-                and canonical_boolean(value) is None
-                else value
-            )
-        if place == HINT:
+            value = request.extra_spec(name)
+        elif place == IMAGE_PROPERTY:
+            value = self._image_property(name)
+        elif place == HINT:
+            values = filter(None, request.scheduler_hints.get(name, ()))
             # Once each: a tenant may repeat one ten thousand times.
-            return tuple(
-                dict.fromkeys(
-                    filter(None, request.scheduler_hints.get(name, ()))
-                )
-            )
-        if place in (PROJECT, ZONE):
-            return (
-                request.project_id
-                if place == PROJECT
-                else request.availability_zone
-            )
-        if place == FLAVOR:
-            return request.flavor_attribute("name")
-        is_required = place == REQUIRES
-        on_root = (
-            request.root_required if is_required else request.root_forbidden
-        )
+            value = tuple(dict.fromkeys(values))
+        elif place == PROJECT:
+            value = request.project_id
+        elif place == ZONE:
+            value = request.availability_zone
+        elif place == FLAVOR:
+            value = request.flavor_attribute("name")
+        else:
+            value = self._traits(is_required=place == REQUIRES)
+        return value
+
+    def _image_property(self, name: str) -> object:
+        value = self._request.image_property(name)
+        # A tuple is several values here; a list in an image is none of them.
+        value = list(value) if isinstance(value, tuple) else value
+        if name not in BOOLEANS or value is None:
+            return value
+        # Nova's image reads a text that is no boolean as False.
+        return False if canonical_boolean(value) is None else value
+
+    def _traits(self, *, is_required: bool) -> tuple[str, ...]:
+        """Return the traits that are required of the host, or forbidden."""
+        request = self._request
+        on_root = request.root_forbidden
+        if is_required:
+            on_root = request.root_required
         items = chain(written_requirements(request), self._required_before)
         named = (
             item.trait
@@ -200,16 +201,16 @@ class RuleSubject:
 
     def meets(self, clause: Clause) -> bool:
         """Return whether all conditions hold."""
-        return all(
-            is_set(self.value_of(*each.key))
-            and (
-                not each.values
-                or not each.values.isdisjoint(
-                    self.readings_of(*each.key, each.in_list)
-                )
-            )
-            for each in clause
-        )
+        return all(map(self._holds, clause))
+
+    def _holds(self, condition: RuleCondition) -> bool:
+        # As RuleCondition.holds, with what was read for other rules.
+        if not is_set(self.value_of(*condition.key)):
+            return False
+        if not condition.values:
+            return True
+        found = self.readings_of(*condition.key, condition.in_list)
+        return not condition.values.isdisjoint(found)
 
     def describe(self, clause: Clause) -> str:
         """Return what matches the conditions, in the words of the file."""
@@ -238,22 +239,19 @@ class RuleSubject:
         found = sorted(
             condition.values.intersection(readings), key=format_value
         )[:1]
-        if not condition.name:
-            return " ".join(map(format_value, found))
-        return condition.name + "".join(
-            f"{' with ' if condition.in_list else '='}{format_value(each)}"
-            for each in found
-        )
+        texts = list(map(format_value, found))
+        if condition.name:
+            sign = " with " if condition.in_list else "="
+            return sign.join((condition.name, *texts))
+        return " ".join(texts)
 
 
 def describe_clauses(clauses: Sequence[Clause]) -> str:
     """Return alternatives in words."""
     texts = [" and ".join(map(str, each)) for each in clauses]
-    return (
-        texts[0]
-        if len(texts) == 1
-        else " or ".join(f"({text})" for text in texts)
-    )
+    if len(texts) == 1:
+        return texts[0]
+    return " or ".join(f"({text})" for text in texts)
 
 
 def is_set(value: object) -> bool:
@@ -271,9 +269,8 @@ def items_of(value: object) -> object:
     if not isinstance(value, (str, tuple)):
         return value
     texts = (value,) if isinstance(value, str) else value
-    return tuple(
-        {item.strip() for text in texts for item in text.split(",")} - {""}
-    )
+    items = {item.strip() for text in texts for item in text.split(",")}
+    return tuple(items - {""})
 
 
 def readings(place: str, name: str, value: object) -> list[ConditionValue]:

@@ -46,20 +46,19 @@ def rules(
     """Require, forbid and prefer the traits of each rule that matches."""
     requirements: list[Requirement] = []
     preferences: list[Preference] = []
-    notes = (
-        list(islice(_unknown_hints(request, rules, options), _MOST_NOTES))
-        if rules.hint_traits
-        else []
-    )
+    notes: list[Note] = []
+    if rules.hint_traits:
+        notes += islice(_unknown_hints(request, rules, options), _MOST_NOTES)
     for match in rules.match(request, required_before):
         rule, source, public, properties = match
         scopes = _scopes(request, rule.scope)
         if not scopes:
-            missing = (
-                f"the flavor requests no resources in the group {rule.scope}"
-            )
-            if rule.scope == PORTS:
-                missing = "the request has no port that requests resources"
+            missing = "the request has no port that requests resources"
+            if rule.scope != PORTS:
+                missing = (
+                    "the flavor requests no resources in the group"
+                    f" {rule.scope}"
+                )
             notes.append(Note(source, f"{missing}: not required"))
         traits = [
             *((trait, True) for trait in rule.require),
@@ -91,41 +90,29 @@ def _unknown_hints(
         if not name.startswith(HINT_PREFIX):
             continue
         is_allowed = name.removeprefix(HINT_PREFIX) in rules.hint_traits
-        unknown = next(
-            (
-                value
-                for value in values
-                if not is_allowed or value not in HINT_VALUES
-            ),
-            None,
-        )
-        if unknown is None:
+        unknown = [
+            value
+            for value in values
+            if not is_allowed or value not in HINT_VALUES
+        ]
+        if not unknown:
             continue
-        if (
-            options.unknown_values is not UnknownValues.SKIP
-            and request.asks_anew("hint")
+        what = f"hint {quote(name)}"
+        if options.unknown_values is UnknownValues.SKIP or not (
+            request.asks_anew("hint")
         ):
-            known = (
-                HINT_VALUES
-                if is_allowed
-                else (
-                    f"{HINT_PREFIX}{trait}"
-                    for trait in sorted(rules.hint_traits)
-                )
-            )
+            problem = "no trait that hints may name"
+            if is_allowed:
+                problem = "unknown value"
+            source = f"{what}={quote(unknown[0])}"
+            yield Note(source, f"{problem}: not required", warn=True)
+        elif is_allowed:
+            raise UnknownValue(what, unknown[0], HINT_VALUES)
+        else:
+            known = sorted(rules.hint_traits)
             raise UnknownValue(
-                f"hint {quote(name)}" if is_allowed else "hint",
-                unknown if is_allowed else name,
-                known,
+                "hint", name, [f"{HINT_PREFIX}{trait}" for trait in known]
             )
-        what = (
-            "unknown value" if is_allowed else "no trait that hints may name"
-        )
-        yield Note(
-            f"hint {quote(name)}={quote(unknown)}",
-            f"{what}: not required",
-            warn=True,
-        )
 
 
 def _scopes(request: Request, scope: str) -> tuple[str, ...]:
@@ -135,4 +122,6 @@ def _scopes(request: Request, scope: str) -> tuple[str, ...]:
     group = request.flavor_groups.get("" if scope == UNSUFFIXED else scope)
     has_resources = bool(group and group.resource_classes)
     by_fields = scope == UNSUFFIXED and unsuffixed_group_uses_host(request)
-    return (scope,) if scope == ROOT or has_resources or by_fields else ()
+    if scope == ROOT or has_resources or by_fields:
+        return (scope,)
+    return ()

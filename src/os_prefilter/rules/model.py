@@ -74,16 +74,12 @@ class Rule:
     @property
     def conditions(self) -> str:
         """To which requests it applies, in words."""
-        when = (
-            "every request"
-            if self.when == ALWAYS
-            else conditions.describe_clauses(self.when)
-        )
-        return (
-            f"{when} unless {conditions.describe_clauses(self.unless)}"
-            if self.unless
-            else when
-        )
+        text = "every request"
+        if self.when != ALWAYS:
+            text = conditions.describe_clauses(self.when)
+        if self.unless:
+            text += f" unless {conditions.describe_clauses(self.unless)}"
+        return text
 
 
 class Match(NamedTuple):
@@ -135,17 +131,10 @@ class RuleSet:
                     continue
                 # A condition with values matches fewer requests than one
                 # without.
-                first = min(
-                    clause,
-                    key=lambda each: (
-                        not each.values,
-                        each.in_list,
-                        conditions.PLACES.index(each.place),
-                    ),
-                )
-                by_value = self._index.setdefault(
-                    (first.place, first.in_list), {}
-                ).setdefault(first.name, {})
+                first = min(clause, key=_frequency)
+                key = first.place, first.in_list
+                by_name = self._index.setdefault(key, {})
+                by_value = by_name.setdefault(first.name, {})
                 for value in first.values or (None,):
                     by_value.setdefault(value, []).append(number)
 
@@ -153,11 +142,8 @@ class RuleSet:
         names = [rule.name for rule in self.rules if not rule.hint_trait]
         shown = ", ".join(shorten(names, _MOST_NAMES_SHOWN)) or "none"
         number = pluralize(len(names), "rule")
-        number += (
-            f" and {pluralize(len(self.hint_traits), 'hint trait')}"
-            if self.hint_traits
-            else ""
-        )
+        if self.hint_traits:
+            number += f" and {pluralize(len(self.hint_traits), 'hint trait')}"
         return f"<{number}, {self.checksum}: {shown}>"
 
     @property
@@ -190,16 +176,13 @@ class RuleSet:
         for (place, in_list), by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
             for name in by_name.keys() & subject.all_of(place):
+                if not conditions.is_set(subject.value_of(place, name)):
+                    continue
                 by_value = by_name[name]
-                if conditions.is_set(subject.value_of(place, name)):
-                    for value in (
-                        None,
-                        *(
-                            by_value.keys()
-                            & subject.readings_of(place, name, in_list)
-                        ),
-                    ):
-                        found.update(by_value.get(value, ()))
+                found.update(by_value.get(None, ()))
+                readings = subject.readings_of(place, name, in_list)
+                for value in by_value.keys() & readings:
+                    found.update(by_value[value])
         matches = []
         for number in sorted(found):
             rule = self.rules[number]
@@ -220,6 +203,12 @@ class RuleSet:
                 Match(rule, source, public, subject.properties(met))
             )
         return matches
+
+
+def _frequency(condition: conditions.RuleCondition) -> tuple[bool, bool, int]:
+    """Return a key that sorts conditions by how many requests meet them."""
+    place = conditions.PLACES.index(condition.place)
+    return not condition.values, condition.in_list, place
 
 
 def rules_of_hint(trait: str, file: str, line: int) -> Iterator[Rule]:

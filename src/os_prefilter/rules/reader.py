@@ -157,17 +157,19 @@ def rules_in(
 
 
 def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
+    when = _clauses(item["when"]) if "when" in item else ALWAYS
+    unless = _clauses(item["unless"]) if "unless" in item else ()
     return Rule(
         item["name"],
-        _clauses(item["when"]) if "when" in item else ALWAYS,
-        tuple(item.get("require", ())),
-        tuple(item.get("forbid", ())),
-        item.get("scope", ROOT),
-        item.get("because", ""),
-        file,
-        line,
-        tuple(item.get("prefer", ())),
-        _clauses(item["unless"]) if "unless" in item else (),
+        when,
+        require=tuple(item.get("require", ())),
+        forbid=tuple(item.get("forbid", ())),
+        scope=item.get("scope", ROOT),
+        because=item.get("because", ""),
+        file=file,
+        line=line,
+        prefer=tuple(item.get("prefer", ())),
+        unless=unless,
     )
 
 

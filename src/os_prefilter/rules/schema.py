@@ -98,9 +98,8 @@ _SOME = {
     "expected": "a list of at least one condition",
 }
 _JOINED = ("any", "all")
-_IS_JOINED, _IS_OTHER = (
-    {"type": "object", **at_least_one(*keys)} for keys in (_JOINED, OTHER_KEYS)
-)
+_IS_JOINED = {"type": "object", **at_least_one(*_JOINED)}
+_IS_OTHER = {"type": "object", **at_least_one(*OTHER_KEYS)}
 _OTHERS: dict[str, Any] = {
     **dict.fromkeys(
         ("project", "availability_zone", "flavor"),
@@ -110,23 +109,24 @@ _OTHERS: dict[str, Any] = {
         ("requires", "forbids"), _one_or_list(TRAITS["items"], "a trait")
     ),
 }
+_COMPARED = mapping(
+    {},
+    # The others are there for advice on misspelt keys.
+    {
+        **dict.fromkeys(NAMED_KEYS, _TEXT),
+        **_COMPARISONS,
+        **dict.fromkeys((*_OTHERS, *_JOINED), True),
+    },
+    exactly_one(*NAMED_KEYS),
+    exactly_one(*_COMPARISONS),
+)
 _CONDITION = {
     "if": _IS_JOINED,
     "then": mapping({}, dict.fromkeys(_JOINED, _SOME), exactly_one(*_JOINED)),
     "else": {
         "if": _IS_OTHER,
         "then": mapping({}, _OTHERS, exactly_one(*_OTHERS)),
-        "else": mapping(
-            {},
-            # The others are there for advice on misspelt keys.
-            {
-                **dict.fromkeys(NAMED_KEYS, _TEXT),
-                **_COMPARISONS,
-                **dict.fromkeys((*_OTHERS, *_JOINED), True),
-            },
-            exactly_one(*NAMED_KEYS),
-            exactly_one(*_COMPARISONS),
-        ),
+        "else": _COMPARED,
     },
 }
 _WHEN: dict[str, Any] = {

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -29,62 +30,63 @@ def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:
     return placed(tmp_path / "fleet.json", {"hosts": hosts})
 
 
-_ROOM = {"VCPU": 8, "MEMORY_MB": 8192}
+_RESOURCES = {"VCPU": 8, "MEMORY_MB": 8192}
+
+
+def _lone_host(tmp_path: Path) -> str:
+    host = {"resources": _RESOURCES, "traits": ["COMPUTE_NODE"]}
+    return _fleet(tmp_path, {"a": host})
 
 
 def test_explain_lists_traits_that_the_request_itself_requires(
     capsys: Capture,
 ) -> None:
-    asked = [
+    request = [
         "--property",
         "trait:HW_CPU_X86_AVX2=required",
         "--extra-spec",
         "hw:tpm_version=2.0",
     ]
-    assert [
-        (line["Trait"], line["By"])
-        for line in json_of(capsys, "explain", *asked, "--filter", "noop")
-    ] == [
-        ("HW_CPU_X86_AVX2", "request"),
-        ("COMPUTE_SECURITY_TPM_2_0", "request"),
-        ("COMPUTE_SECURITY_TPM_TIS", "request"),
+    lines = json_of(capsys, "explain", *request, "--filter", "noop")
+    assert [line["Trait"] for line in lines] == [
+        "HW_CPU_X86_AVX2",
+        "COMPUTE_SECURITY_TPM_2_0",
+        "COMPUTE_SECURITY_TPM_TIS",
     ]
+    assert {line["By"] for line in lines} == {"request"}
 
 
-@pytest.mark.parametrize(
-    "command", ["explain", "candidates", "diagnose", "audit"]
+def _printed(capsys: Capture) -> str:
+    """Return what a command printed, without the line breaks of a table."""
+    printed = "".join(capsys.readouterr()).replace("|", " ")
+    return " ".join(printed.split())
+
+
+_MISSPELT = (
+    "hw_vif_modle: Nova does not know it, and drops it. Did you mean"
+    " hw_vif_model?"
 )
-def test_misspelt_names_and_traits_without_their_property_are_told(
-    command: str, capsys: Capture, tmp_path: Path
+
+
+@pytest.mark.parametrize("command", ["explain", "candidates", "diagnose"])
+def test_misspelt_names_and_traits_without_their_property_are_noted(
+    command: str, capsys: Capture
 ) -> None:
-    asked = [
-        "--property",
-        "hw_vif_modle=e1000",
-        "--extra-spec",
-        "trait:COMPUTE_SOUND_MODEL_USB=required",
-    ]
-    if command == "audit":
-        images = [{"name": "a", "properties": {"hw_vif_modle": "e1000"}}]
-        asked = ["--images", placed(tmp_path / "images.json", images)]
-    main(
-        [
-            command,
-            *asked,
-            "--enable" if command == "audit" else "--filter",
-            "image_metadata",
-        ]
-    )
-    captured = capsys.readouterr()
-    # A table breaks its lines.
-    told = " ".join(f"{captured.out}{captured.err}".replace("|", " ").split())
-    assert (
-        "hw_vif_modle: Nova does not know it, and drops it. Did you mean"
-        " hw_vif_model?" in told
-    )
-    assert (
-        command == "audit"
-        or "it builds the guest by hw_sound_model or hw:sound_model" in told
-    )
+    properties = ["--property", "hw_vif_modle=e1000"]
+    traits = ["--extra-spec", "trait:COMPUTE_SOUND_MODEL_USB=required"]
+    main([command, *properties, *traits, "--filter", "image_metadata"])
+    printed = _printed(capsys)
+    assert _MISSPELT in printed
+    assert "it builds the guest by hw_sound_model or hw:sound_model" in printed
+
+
+def test_misspelt_names_are_noted_by_an_audit(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    images = [{"name": "a", "properties": {"hw_vif_modle": "e1000"}}]
+    path = placed(tmp_path / "images.json", images)
+    main(["audit", "--images", path, "--enable", "image_metadata"])
+    assert _MISSPELT in _printed(capsys)
 
 
 @pytest.mark.parametrize(
@@ -93,27 +95,22 @@ def test_misspelt_names_and_traits_without_their_property_are_told(
         ([], "as well"),
         (["--property", "hw_usb_model=none"], "instead of none"),
     ],
-    ids=["", "none"],
+    ids=["no model", "none"],
 )
-def test_advice_for_a_value_beside_another_says_which_value_it_replaces(
+def test_advice_for_an_incompatible_value_says_which_value_it_replaces(
     model: list[str], advice: str, capsys: Capture
 ) -> None:
-    asked = [
+    properties = [
         "--property",
         "hw_input_bus=virtio",
         "--property",
         "hw_redirected_usb_ports=1",
         *model,
     ]
-    lines = json_of(capsys, "explain", *asked)
-    reasons = [
-        line["Because of"]
-        for line in lines
-        if "may not start" in line["Because of"]
-    ]
-    assert [reason.partition("; set ")[2] for reason in reasons] == [
-        f"hw_usb_model=qemu-xhci {advice}"
-    ]
+    lines = json_of(capsys, "explain", *properties)
+    reasons = [line["Because of"] for line in lines]
+    (reason,) = [each for each in reasons if "may not start" in each]
+    assert reason.endswith(f"; set hw_usb_model=qemu-xhci {advice}")
 
 
 _REQUEST = ("--property", "hw_vif_model=e1000")
@@ -127,43 +124,67 @@ _ASKING = [
 ]
 
 
-@pytest.mark.parametrize("argv", _ASKING, ids=lambda argv: argv[0])
-def test_wrong_option_of_the_configuration_is_told_once(
-    argv: list[str], capsys: Capture, tmp_path: Path
-) -> None:
-    """A misspelt one; the service logs it. A wrong value is an error, as when
-    a service starts.
+@pytest.fixture(params=_ASKING, ids=[argv[0] for argv in _ASKING])
+def run_with(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[..., int]:
+    """Return a function: run a command with a nova.conf of this text."""
 
-    So is a line that is none, which is not shown: it may be a password.
-    """
-    path = tmp_path / "nova.conf"
-    told = (
-        f"{path}: [prefilter] has no option 'trait_scop'; the line is ignored."
-        " Did you mean trait_scope?"
+    def run_with(text: str, *options: str) -> int:
+        path = placed(tmp_path / "nova.conf", text)
+        return main([*options, *request.param, "--config-file", path])
+
+    return run_with
+
+
+@pytest.mark.parametrize("options", [[], ["-v"]], ids=["", "verbose"])
+def test_misspelt_option_of_the_configuration_is_named_once(
+    options: list[str],
+    run_with: Callable[..., int],
+    capsys: Capture,
+    tmp_path: Path,
+) -> None:
+    """The service logs it, too."""
+    text = "[prefilter]\nenabled_filters = image_metadata\ntrait_scop = root\n"
+    warning = (
+        f"{tmp_path / 'nova.conf'}: [prefilter] has no option 'trait_scop';"
+        " the line is ignored. Did you mean trait_scope?"
     )
-    path.write_text(
-        "[prefilter]\nenabled_filters = image_metadata\ntrait_scop = root\n"
-    )
-    for more in [], ["-v"]:
-        assert main([*more, *argv, "--config-file", str(path)]) in (0, 2)
-        assert capsys.readouterr().err.count(told) == 1
-    path.write_text("[prefilter]\nenabled_filtres = image_metadata\n")
-    assert main([*argv, "--config-file", str(path)]) == 1
+    assert run_with(text, *options) in (0, 2)
+    assert capsys.readouterr().err.count(warning) == 1
+
+
+def test_misspelt_enabled_filters_is_an_error(
+    run_with: Callable[..., int], capsys: Capture
+) -> None:
+    assert run_with("[prefilter]\nenabled_filtres = image_metadata\n") == 1
     assert "Did you mean enabled_filters?" in capsys.readouterr().err
-    path.write_text(
-        "[prefilter]\nenabled_filters = image_metadata\nfacts_interval ="
-        " soon\n"
+
+
+def test_wrong_value_of_the_configuration_is_an_error(
+    run_with: Callable[..., int], capsys: Capture, tmp_path: Path
+) -> None:
+    """As when a service starts."""
+    text = (
+        "[prefilter]\nenabled_filters = image_metadata\n"
+        "facts_interval = soon\n"
     )
-    assert main([*argv, "--config-file", str(path)]) == 1
+    assert run_with(text) == 1
     (error,) = capsys.readouterr().err.splitlines()
     assert error.startswith("[prefilter] ")
-    assert f"facts_interval in {path}" in error
+    assert f"facts_interval in {tmp_path / 'nova.conf'}" in error
     assert "could not convert string to float: 'soon'. Correct it" in error
-    path.write_text("[placement]\nusername = nova\npassword hunter2secret\n")
-    assert main([*argv, "--config-file", str(path)]) == 1
-    shown = "".join(capsys.readouterr())
-    assert "nova.conf:3" in shown
-    assert "hunter2" not in shown
+
+
+def test_broken_line_of_the_configuration_is_named_and_not_shown(
+    run_with: Callable[..., int], capsys: Capture
+) -> None:
+    """It may be a password."""
+    text = "[placement]\nusername = nova\npassword hunter2secret\n"
+    assert run_with(text) == 1
+    printed = "".join(capsys.readouterr())
+    assert "nova.conf:3" in printed
+    assert "hunter2" not in printed
 
 
 _HOSTS_NOTE = "Hosts: the bundled example."
@@ -179,17 +200,21 @@ _ABOUT_HOSTS = [
 
 
 @pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
-def test_answer_is_about_the_example_fleet_and_says_so_unless_os_cloud_names_a_cloud(
-    argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+def test_result_is_about_the_example_fleet_and_says_so(
+    argv: list[str], capsys: Capture
 ) -> None:
-    """No answer about hosts that are not there: this cloud is in no
-    clouds.yaml.
-    """
     main(argv)
     out, error = capsys.readouterr()
     assert error.startswith(_HOSTS_NOTE)
     assert "bundled" not in out
     assert json.loads(out)
+
+
+@pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
+def test_result_is_about_no_example_if_os_cloud_names_a_cloud(
+    argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This one is in no clouds.yaml."""
     monkeypatch.setenv("OS_CLOUD", "nosuch")
     assert main(argv) == 1
     out, error = capsys.readouterr()
@@ -199,57 +224,49 @@ def test_answer_is_about_the_example_fleet_and_says_so_unless_os_cloud_names_a_c
 
 
 def test_audit_of_the_example_images_says_so_in_its_first_lines(
-    tmp_path: Path, capsys: Capture
+    capsys: Capture,
 ) -> None:
     main(["audit"])
-    assert [
-        line.partition(":")[0]
-        for line in capsys.readouterr().err.splitlines()[:2]
-    ] == ["Hosts", "Images"]
-    main(
-        [
-            "audit",
-            "--hosts",
-            _fleet(
-                tmp_path,
-                {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}},
-            ),
-        ]
-    )
+    hosts, images, *_ = capsys.readouterr().err.splitlines()
+    assert hosts.startswith("Hosts:")
+    assert images.startswith("Images:")
+
+
+def test_audit_of_the_example_images_with_other_hosts_says_so(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    main(["audit", "--hosts", _lone_host(tmp_path)])
     error = capsys.readouterr().err
     assert error.partition("\n")[2].startswith("Images: the bundled examples.")
     assert "Hosts: the bundled" not in error
 
 
-def test_hosts_file_and_os_cloud_option_beat_the_os_cloud_variable(
+_NO_FILTERS = ["candidates", "--property", "a=b", "--filter", "noop"]
+
+
+def test_hosts_file_beats_the_os_cloud_variable(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_CLOUD", "nosuch")
-    fleet = _fleet(
-        tmp_path, {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}}
-    )
-    assert (
-        main(
-            [
-                "candidates",
-                "--property",
-                "a=b",
-                "--filter",
-                "noop",
-                "--hosts",
-                fleet,
-                "-f",
-                "value",
-            ]
-        )
-        == 0
-    )
+    fleet = _lone_host(tmp_path)
+    assert main([*_NO_FILTERS, "--hosts", fleet, "-f", "value"]) == 0
     out, error = capsys.readouterr()
     assert out.startswith("a ")
     assert "bundled" not in error
+
+
+def test_empty_os_cloud_variable_names_no_cloud(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OS_CLOUD", "")
     assert main(["readiness"]) == 0
     assert capsys.readouterr().err.startswith(_HOSTS_NOTE)
+
+
+def test_os_cloud_option_beats_the_os_cloud_variable(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_CLOUD", "")
     assert main(["readiness", "--os-cloud", "other"]) == 1
     assert "The cloud 'other' cannot be used" in capsys.readouterr().err
 
@@ -281,21 +298,13 @@ def test_os_cloud_variable_contradicts_no_argument_about_a_host(
     """
     monkeypatch.setenv("OS_CLOUD", "nosuch")
     uuid = "1be26c0b-03f2-4d2e-ae87-c02d7f33c781"
-    node = placed(
-        tmp_path / "node.json", {"uuid": uuid, "properties": {}, "traits": []}
-    )
-    assert main(["capabilities", "show", "--driver", "fake"]) == 0
-    assert (
-        main(["capabilities", "show", "--driver", "ironic", "--node", node])
-        == 0
-    )
+    document = {"uuid": uuid, "properties": {}, "traits": []}
+    node = placed(tmp_path / "node.json", document)
+    show = ["capabilities", "show", "--driver"]
+    assert main([*show, "fake"]) == 0
+    assert main([*show, "ironic", "--node", node]) == 0
     capsys.readouterr()
-    assert (
-        main(
-            ["capabilities", "show", "--driver", "ironic", "--node", "metal-1"]
-        )
-        == 1
-    )
+    assert main([*show, "ironic", "--node", "metal-1"]) == 1
     assert "The cloud 'nosuch' cannot be used" in capsys.readouterr().err
 
 
@@ -308,50 +317,45 @@ _DISK: dict[str, Any] = {
 
 def _capable(below: dict[str, Any]) -> dict[str, Any]:
     return {
-        "resources": _ROOM,
+        "resources": _RESOURCES,
         "traits": ["COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_IGB"],
         "providers": below,
     }
 
 
 @pytest.mark.parametrize(
-    ("hosts", "is_flat"),
+    ("hosts", "scopes", "providers"),
     [
-        ({"a": _capable({})}, True),
-        ({"a": _capable(_GPU)}, False),
-        ({"a": _capable({}), "disk": _DISK}, False),
+        ({"a": _capable({})}, ["root", "unsuffixed"], "1 resource provider"),
+        ({"a": _capable(_GPU)}, ["root"], "2 resource providers"),
+        (
+            {"a": _capable({}), "disk": _DISK},
+            ["root"],
+            "2 resource providers",
+        ),
     ],
     ids=["flat", "nested", "shared"],
 )
 def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet(
-    hosts: dict[str, Any], is_flat: bool, capsys: Capture, tmp_path: Path
+    hosts: dict[str, Any],
+    scopes: list[str],
+    providers: str,
+    capsys: Capture,
+    tmp_path: Path,
 ) -> None:
-    argv = [
-        "--property",
-        "hw_vif_model=igb",
-        "--filter",
-        "image_metadata",
-        "-f",
-        "json",
-    ]
     fleet = _fleet(tmp_path, hosts)
-    argv += ["--hosts", fleet]
-    looked_at = (
-        "Hosts: 1"
-        f" ({'1 resource provider' if is_flat else '2 resource providers'}) of"
-        f" {fleet}.\n"
-    )
-    assert main(["explain", *argv]) == 0
+    request = ["--property", "hw_vif_model=igb", "--filter", "image_metadata"]
+    request += ["--hosts", fleet, "-f", "json"]
+    read_hosts = f"Hosts: 1 ({providers}) of {fleet}.\n"
+    assert main(["explain", *request]) == 0
     out, err = capsys.readouterr()
-    assert ([row["On"] for row in json.loads(out)], err) == (
-        ["root", "unsuffixed"][: 1 + is_flat],
-        looked_at,
-    )
-    assert main(["candidates", *argv]) == 0
+    assert [row["On"] for row in json.loads(out)] == scopes
+    assert err == read_hosts
+    assert main(["candidates", *request]) == 0
     out, err = capsys.readouterr()
     assert [row["Host"] for row in json.loads(out)] == ["a"]
-    assert err.startswith(f"{looked_at}GET /allocation_candidates?")
-    assert ("?required=" in err) is is_flat
+    assert err.startswith(f"{read_hosts}GET /allocation_candidates?")
+    assert ("?required=" in err) is ("unsuffixed" in scopes)
 
 
 _WRONG = [
@@ -511,9 +515,7 @@ _OTHERS = {
     "a list of servers": {"servers": []},
     "a list of volumes": {"volumes": []},
 }
-"""Documents that people have at hand, of which some have the fields of an
-image or a flavor.
-"""
+"""Other documents; some have the fields of an image or a flavor."""
 
 
 @pytest.mark.parametrize("option", ["image", "flavor", "request-spec"])
@@ -593,10 +595,8 @@ def test_image_that_would_have_no_properties_is_refused(
 def test_yaml_is_named_as_such(capsys: Capture, tmp_path: Path) -> None:
     path = placed(tmp_path / "image.yaml", "disk_format: qcow2\n")
     assert main(["explain", "--image", path]) == 1
-    assert (
-        "YAML is not read here: print it with '-f json'."
-        in capsys.readouterr().err
-    )
+    problem = "YAML is not read here: print it with '-f json'."
+    assert problem in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -605,25 +605,10 @@ def test_yaml_is_named_as_such(capsys: Capture, tmp_path: Path) -> None:
 def test_image_without_properties_is_one(
     fields: dict[str, object], capsys: Capture, tmp_path: Path
 ) -> None:
-    path = placed(
-        tmp_path / "image.json",
-        json.dumps({"disk_format": "qcow2", "name": "plain", **fields}),
-    )
-    assert (
-        main(
-            [
-                "explain",
-                "--image",
-                path,
-                "--filter",
-                "image_type",
-                "-f",
-                "json",
-            ]
-        )
-        == 0
-    )
-    assert "COMPUTE_IMAGE_TYPE_QCOW2" in capsys.readouterr().out
+    document = {"disk_format": "qcow2", "name": "plain", **fields}
+    path = placed(tmp_path / "image.json", json.dumps(document))
+    lines = json_of(capsys, "explain", "--image", path, "--filter=image_type")
+    assert "COMPUTE_IMAGE_TYPE_QCOW2" in [line["Trait"] for line in lines]
 
 
 def _options() -> list[tuple[str, str]]:
@@ -651,14 +636,11 @@ def test_empty_value_of_any_option_is_an_error(
     options = _options()
     assert ("audit", "--servers") in options
     assert len(options) > 50
+    problem = "the value is empty. Give one, or leave the option out"
     for name, option in options:
-        assert (
-            main([*name.split(), *form.format(option=option).split(" ")]) == 1
-        ), (name, option)
-        err = capsys.readouterr().err
-        assert (
-            "the value is empty. Give one, or leave the option out" in err
-        ), (name, option)
+        value = form.format(option=option).split(" ")
+        assert main([*name.split(), *value]) == 1, (name, option)
+        assert problem in capsys.readouterr().err, (name, option)
 
 
 def test_empty_path_is_an_error(capsys: Capture) -> None:
@@ -701,12 +683,10 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
 def test_key_that_is_given_twice_is_an_error(
     option: str, command: str, capsys: Capture
 ) -> None:
-    assert (
-        main([command, option, "a:b=1", option, "c=1", option, "a:b=2"]) == 1
-    )
-    assert (
-        capsys.readouterr().err
-        == f"{option}: 'a:b' is given twice. Give it once, with the value that"
+    values = [option, "a:b=1", option, "c=1", option, "a:b=2"]
+    assert main([command, *values]) == 1
+    assert capsys.readouterr().err == (
+        f"{option}: 'a:b' is given twice. Give it once, with the value that"
         " counts.\n"
     )
 
@@ -733,26 +713,9 @@ def test_usage_errors_give_exit_code_1(
 def test_candidates_lists_more_than_1000_hosts(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    fleet = _fleet(
-        tmp_path,
-        {f"host-{number}": {"resources": _ROOM} for number in range(1100)},
-    )
-    assert (
-        main(
-            [
-                "candidates",
-                "--property",
-                "x=y",
-                "--filter",
-                "noop",
-                "--hosts",
-                fleet,
-                "-f",
-                "value",
-            ]
-        )
-        == 0
-    )
+    hosts = {f"host-{n}": {"resources": _RESOURCES} for n in range(1100)}
+    fleet = _fleet(tmp_path, hosts)
+    assert main([*_NO_FILTERS, "--hosts", fleet, "-f", "value"]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1100
     assert "1100 of 1100 hosts remain" in err
@@ -765,37 +728,31 @@ def test_demo_runs_on_a_fleet_given_by_file(
     does not have.
     """
     host = {
-        "resources": {**_ROOM, "DISK_GB": 100},
+        "resources": {**_RESOURCES, "DISK_GB": 100},
         "traits": ["COMPUTE_IMAGE_TYPE_QCOW2"],
     }
-    demo = json_of(
-        capsys, "demo", "--hosts", _fleet(tmp_path, {"my-host": host})
-    )
-    rows = {row["Request"]["name"]: row for row in demo}
-    assert (
-        rows["metal-threads"]["Hosts that remain"],
-        rows["new-nic"]["Without filters, also"],
-    ) == ([], ["my-host"])
+    fleet = _fleet(tmp_path, {"my-host": host})
+    lines = json_of(capsys, "demo", "--hosts", fleet)
+    rows = {line["Request"]["name"]: line for line in lines}
+    assert rows["metal-threads"]["Hosts that remain"] == []
+    assert rows["new-nic"]["Without filters, also"] == ["my-host"]
 
 
 def test_permutations_of_many_groups_hide_no_host(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Placement has a candidate for each way to give like devices to groups:
-    120 for each of these hosts.
+    """Placement has a candidate for each assignment of equal devices to
+    groups: 120 for each of these hosts.
     """
-    for module in (filters_and_hosts, candidates):
-        monkeypatch.setattr(module, "MOST_CANDIDATES", 40)
-    hosts = {
-        host: {
-            "resources": {**_ROOM, "DISK_GB": 100},
-            "providers": {
-                f"{host}-gpu-{number}": {"resources": {"VGPU": 1}}
-                for number in range(5)
-            },
+    monkeypatch.setattr(filters_and_hosts, "MOST_CANDIDATES", 40)
+    monkeypatch.setattr(candidates, "MOST_CANDIDATES", 40)
+    hosts = {}
+    for host in ("a", "b", "c"):
+        gpus = [f"{host}-gpu-{number}" for number in range(5)]
+        hosts[host] = {
+            "resources": {**_RESOURCES, "DISK_GB": 100},
+            "providers": {gpu: {"resources": {"VGPU": 1}} for gpu in gpus},
         }
-        for host in ("a", "b", "c")
-    }
     argv = [
         "--hosts",
         _fleet(tmp_path, hosts),
@@ -811,9 +768,8 @@ def test_permutations_of_many_groups_hide_no_host(
     assert [row["Host"] for row in json.loads(captured.out)] == ["a", "b", "c"]
     # An older Placement returns all.
     is_limited = Version(version("openstack-placement")) >= Version("13.0.0")
-    assert (
-        "asked for 40 allocation candidates, some of each host" in captured.err
-    ) == is_limited
+    note = "asked for 40 allocation candidates, some of each host"
+    assert (note in captured.err) is is_limited
 
 
 _READS = """
@@ -862,13 +818,17 @@ def test_no_command_waits_for_a_named_pipe_or_reads_a_device(
         check=True,
         timeout=120,
     )
-    says = (
+    problem = (
         "this is a named pipe, a socket or a device; give the path of a"
         " regular file."
     )
     assert done.stderr.splitlines() == [
-        f"{path}: {says}" for path in paths for _ in reads
+        f"{path}: {problem}" for path in paths for _ in reads
     ]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall("[A-Za-z0-9_]+", text))
 
 
 @pytest.mark.parametrize(
@@ -890,15 +850,18 @@ def test_table_breaks_no_word_and_fits_the_terminal(
     for a table, each row is a list.
     """
     main([*command.split(), "--max-width", "100000"])
-    words = set(re.findall("[A-Za-z0-9_]+", capsys.readouterr().out))
+    words = _words(capsys.readouterr().out)
     assert any("_" in word for word in words)
     for width in (40, 100):
         main([*command.split(), "--max-width", str(width)])
-        lines = capsys.readouterr().out.splitlines()
-        assert set(re.findall("[A-Za-z0-9_]+", "\n".join(lines))) == words
-        table = [line for line in lines if line.startswith(("|", "+"))]
-        assert not table or {len(line) for line in table} == {len(table[0])}
-        assert all(len(line) <= width for line in table)
+        out = capsys.readouterr().out
+        assert _words(out) == words
+        table = [
+            line for line in out.splitlines() if line.startswith(("|", "+"))
+        ]
+        widths = {len(line) for line in table}
+        assert len(widths) <= 1
+        assert max(widths, default=0) <= width
 
 
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
@@ -906,8 +869,6 @@ def test_commands_that_show_which_hosts_remain_ignore_preferences(
     command: str, capsys: Capture
 ) -> None:
     request = ("--property", "hw_vif_model=e1000e", "--extra-spec")
-    plain, wished = (
-        json_of(capsys, command, *request, each)
-        for each in ("a:b=c", "trait:HW_CPU_X86_AVX=preferred")
-    )
-    assert plain == wished
+    preference = "trait:HW_CPU_X86_AVX=preferred"
+    plain = json_of(capsys, command, *request, "a:b=c")
+    assert json_of(capsys, command, *request, preference) == plain

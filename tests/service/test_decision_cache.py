@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Answers that are given again: only to a request that says the same, while
-the facts are the same.
-"""
+"""Cached decisions: only for equal requests, while the facts stay equal."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -41,29 +39,26 @@ _PROPERTIES = {"hw_vif_model": "e1000e", "trait:HW_CPU_X86_AVX2": "required"}
 _EXTRA_SPECS = {"hw:sound_model": "ich9"}
 
 
+def _require_x(_request: Request) -> Requirements:
+    return require("CUSTOM_X", "a test")
+
+
 class Counting:
     def __init__(
-        self,
-        answer: Callable[[Request], Requirements] = lambda _: require(
-            "CUSTOM_X", "a test"
-        ),
+        self, decide: Callable[[Request], Requirements] = _require_x
     ) -> None:
         self.runs = 0
-        self._answer = answer
+        self._decide = decide
 
     def __call__(self, request: Request) -> Requirements:
         self.runs += 1
-        return self._answer(request)
+        return self._decide(request)
 
 
 def _pipeline(counting: Counting, reads: tuple[str, ...] = ()) -> Service:
-    return Service(
-        (
-            LoadedFilter(
-                "counting", counting, declaration=Declaration(reads=reads)
-            ),
-        )
-    )
+    declaration = Declaration(reads=reads)
+    counted = LoadedFilter("counting", counting, declaration=declaration)
+    return Service((counted,))
 
 
 def _ours(**more: Any) -> RequestSpec:
@@ -142,55 +137,52 @@ _NOVAS_CHANGES: dict[str, object] = {
 }
 
 
-def test_repeated_request_is_answered_from_the_cache_and_each_other_one_is_decided() -> (
-    None
-):
-    """With any difference in what a filter can read; IDs, the flavor's name
-    and the destination are none.
-    """
+def _runs(first: Any, second: Any) -> int:
+    """Return how often a filter runs for two requests."""
+    counting = Counting()
+    pipeline = _pipeline(counting)
+    decisions = pipeline.apply(second), pipeline.apply(first)
+    assert (decisions[0] is decisions[1]) == (counting.runs == 1)
+    assert "CUSTOM_X" in first.root_required
+    assert "CUSTOM_X" in second.root_required
+    return counting.runs
 
-    def runs(first: Any, second: Any) -> int:
-        counting = Counting()
-        pipeline = _pipeline(counting)
-        assert (pipeline.apply(second) is pipeline.apply(first)) == (
-            counting.runs == 1
-        )
-        assert (
-            set(first.root_required)
-            >= {"CUSTOM_X"}
-            <= set(second.root_required)
-        )
-        return counting.runs
 
-    for what, change in _CHANGES.items():
-        changed = _ours()
-        change(changed)
-        assert runs(_ours(), changed) == 2, what
-    for name, value in _NOVAS_CHANGES.items():
-        novas = _novas()
-        setattr(novas, name, value)
-        assert runs(_novas(), novas) == 2, name
+@pytest.mark.parametrize("what", _CHANGES)
+def test_request_with_another_value_is_decided(what: str) -> None:
+    """Any difference counts that a filter can read."""
+    changed = _ours()
+    _CHANGES[what](changed)
+    assert _runs(_ours(), changed) == 2
+
+
+@pytest.mark.parametrize("name", _NOVAS_CHANGES)
+def test_request_of_nova_with_another_value_is_decided(name: str) -> None:
+    changed = _novas()
+    setattr(changed, name, _NOVAS_CHANGES[name])
+    assert _runs(_novas(), changed) == 2
+
+
+def test_repeated_request_gets_the_cached_decision() -> None:
+    assert _runs(_novas(), _novas()) == 1
+
+
+def test_ids_names_and_destinations_are_no_difference() -> None:
     same = _ours(requested_destination=Destination(aggregates=["one"]))
-    same.image, same.flavor = (
-        Image(_PROPERTIES, "qcow2", "an id", "a name"),
-        copy.deepcopy(same.flavor),
-    )
+    same.image = Image(_PROPERTIES, "qcow2", "an id", "a name")
+    same.flavor = copy.deepcopy(same.flavor)
     same.flavor.name = "another"
-    assert runs(_ours(), same) == runs(_novas(), _novas()) == 1
-    # Nova's conductor sets them in each request; those of ports are groups.
-    assert (
-        runs(
-            *(
-                _with(
-                    _novas,
-                    "pci_requests",
-                    objects.InstancePCIRequests(requests=[]),
-                )
-                for _ in range(2)
-            )
-        )
-        == 1
-    )
+    assert _runs(_ours(), same) == 1
+
+
+def test_empty_pci_requests_are_no_difference() -> None:
+    """Nova's conductor sets them in each request; ports have groups."""
+
+    def made() -> Any:
+        requests = objects.InstancePCIRequests(requests=[])
+        return _with(_novas, "pci_requests", requests)
+
+    assert _runs(made(), made()) == 1
 
 
 _VARYING: list[
@@ -211,9 +203,11 @@ _VARYING: list[
 def _with(made: Callable[[], Any], name: str, value: Any) -> Any:
     spec = made()
     part, _, field = name.rpartition(".")
+    owner = spec
     if part:
-        setattr(spec, part, copy.deepcopy(getattr(spec, part)))
-    setattr(getattr(spec, part) if part else spec, field, value)
+        owner = copy.deepcopy(getattr(spec, part))
+        setattr(spec, part, owner)
+    setattr(owner, field, value)
     return spec
 
 
@@ -227,48 +221,50 @@ def test_field_beyond_image_and_flavor_counts_where_a_filter_declares_it(
     name: str,
     as_field: Callable[[str], Any],
 ) -> None:
-    """Requests with the same value share a decision, and others get their
-    own.
-    """
+    """Requests with the same value share a decision; others do not."""
+
+    def name_value(request: Request) -> Requirements:
+        return require(f"CUSTOM_{reads(request)}", "a test")
+
     # Nova takes nothing but UUIDs as IDs.
-    for made in (_ours, _novas)[: 1 if name == "image.id" else 2]:
-        counting = Counting(
-            lambda request: require(f"CUSTOM_{reads(request)}", "a test")
-        )
+    makers = [_ours] if name == "image.id" else [_ours, _novas]
+    for made in makers:
+        counting = Counting(name_value)
         pipeline = _pipeline(counting, (name,))
         for text in "ABAB":
             spec = _with(made, name, as_field(text))
             pipeline.apply(spec)
             assert set(spec.root_required) == {f"CUSTOM_{text}"}, made
-        assert counting.runs == 2
+        assert counting.runs == 2, made
 
 
 def test_field_beyond_image_and_flavor_that_a_filter_does_not_declare_is_refused() -> (
     None
 ):
-    """Else a decision would be taken again for a request with another
-    value.
-    """
+    """Else a request with another value would get the cached decision."""
     counting = Counting(
         lambda request: require(f"CUSTOM_{request.project_id}", "a test")
     )
-    with pytest.raises(
-        FilterFailed,
-        match=r"it reads project_id of a request without @Declaration",
-    ):
-        _pipeline(counting, ("scheduler_hints",)).apply(spec_of())
+    pipeline = _pipeline(counting, ("scheduler_hints",))
+    message = "it reads project_id of a request without @Declaration"
+    with pytest.raises(FilterFailed, match=message):
+        pipeline.apply(spec_of())
 
 
-def test_scheduler_hints_are_lists_of_texts_whatever_the_service_gives() -> (
-    None
-):
-    for hints, seen in (
+@pytest.mark.parametrize(
+    ("hints", "seen"),
+    [
         ({"group": "a"}, {"group": ("a",)}),
         ({"group": ["a", 1, None]}, {"group": ("a", "1", "None")}),
         ({"group": None, 2: "b"}, {"group": (), "2": ("b",)}),
         (None, {}),
-    ):
-        assert Request(spec_of(scheduler_hints=hints)).scheduler_hints == seen
+    ],
+    ids=["text", "list", "None in it", "None"],
+)
+def test_scheduler_hints_are_lists_of_texts_whatever_the_service_gives(
+    hints: Any, seen: dict[str, tuple[str, ...]]
+) -> None:
+    assert Request(spec_of(scheduler_hints=hints)).scheduler_hints == seen
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -277,26 +273,25 @@ def test_fact_that_changed_when_read_again_invalidates_the_cache_and_all_filters
 ) -> None:
     seen: list[list[str]] = []
 
-    def asks(_request: Request, *, of_deployment: list[str]) -> Requirements:
-        seen.append(of_deployment)
-        return require(f"CUSTOM_{of_deployment[0]}", "a test")
+    def needing(_request: Request, *, fact: list[str]) -> Requirements:
+        seen.append(fact)
+        return require(f"CUSTOM_{fact[0]}", "a test")
 
     known = ["A"]
-    read = (
-        (lambda _context: known) if in_place else (lambda _context: known[:])
+
+    def read(_context: object) -> list[str]:
+        return known if in_place else known[:]
+
+    filters = (
+        LoadedFilter("one", needing, ("fact",)),
+        LoadedFilter("other", needing, ("fact",)),
     )
-    facts = {"of_deployment": Fact("of_deployment", read, 0)}
-    pipeline = Service(
-        tuple(
-            LoadedFilter(each, asks, ("of_deployment",))
-            for each in ("one", "other")
-        ),
-        facts=facts,
-    )
-    for known[0] in "ABBA":
+    pipeline = Service(filters, facts={"fact": Fact("fact", read, 0)})
+    for value in "ABBA":
+        known[0] = value
         spec = spec_of()
         pipeline.apply(spec)
-        assert spec.root_required == {f"CUSTOM_{known[0]}"}
+        assert spec.root_required == {f"CUSTOM_{value}"}
         assert seen[-1] is seen[-2]
 
 
@@ -311,20 +306,16 @@ def test_mutating_one_request_spec_does_not_affect_cached_results(
     first, second, third = made(), made(), made()
     pipeline.apply(first)
     pipeline.apply(second)
-    expected = (
-        set(second.root_required),
-        set(second.root_forbidden),
-        dict(second.flavor.extra_specs),
-    )
+    required = set(second.root_required)
+    forbidden = set(second.root_forbidden)
+    extra_specs = dict(second.flavor.extra_specs)
     first.root_required.add("CUSTOM_ELSEWHERE")
     second.root_forbidden.clear()
     second.flavor.extra_specs["trait:CUSTOM_ELSEWHERE"] = "required"
     pipeline.apply(third)
-    assert (
-        set(third.root_required),
-        set(third.root_forbidden),
-        dict(third.flavor.extra_specs),
-    ) == expected
+    assert set(third.root_required) == required
+    assert set(third.root_forbidden) == forbidden
+    assert dict(third.flavor.extra_specs) == extra_specs
 
 
 def test_cache_evicts_the_request_that_was_used_least_recently() -> None:
@@ -338,11 +329,9 @@ def test_cache_evicts_the_request_that_was_used_least_recently() -> None:
 
 
 def test_nova_style_filter_disables_the_cache_for_the_whole_pipeline() -> None:
-    counting, theirs = (
-        Counting(),
-        LoadedFilter(
-            "theirs", lambda _context, _request_spec: True, nova_style=True
-        ),
+    counting = Counting()
+    theirs = LoadedFilter(
+        "theirs", lambda _context, _request_spec: True, nova_style=True
     )
     pipeline = Service((LoadedFilter("counting", counting), theirs))
     for _ in range(2):
@@ -350,21 +339,20 @@ def test_nova_style_filter_disables_the_cache_for_the_whole_pipeline() -> None:
     assert counting.runs == 2
 
 
-def test_malformed_properties_or_extra_specs_are_refused_despite_a_cached_request() -> (
-    None
-):
-    nothings: list[Any] = [[], "", 0]
+@pytest.mark.parametrize("nothing", [[], "", 0], ids=["list", "text", "0"])
+@pytest.mark.parametrize("part", ["image", "flavor"])
+def test_malformed_properties_or_extra_specs_are_refused_despite_a_cached_request(
+    part: str, nothing: Any
+) -> None:
     pipeline = pipeline_of("noop")
     pipeline.apply(spec_of())
-    for nothing in nothings:
-        for malformed in (
-            {"image": Image(nothing)},
-            {"flavor": Flavor(1, 512, 1, extra_specs=nothing)},
-        ):
-            spec = spec_of()
-            vars(spec).update(malformed)
-            with pytest.raises((UnsuitableRequestSpec, TypeError)):
-                pipeline.apply(spec)
+    spec = spec_of()
+    if part == "image":
+        spec.image = Image(nothing)
+    else:
+        spec.flavor = Flavor(1, 512, 1, extra_specs=nothing)
+    with pytest.raises((UnsuitableRequestSpec, TypeError)):
+        pipeline.apply(spec)
 
 
 @pytest.mark.parametrize("broken", ["root_required", "root_forbidden"])
@@ -372,26 +360,21 @@ def test_malformed_properties_or_extra_specs_are_refused_despite_a_cached_reques
 def test_nothing_is_written_if_the_root_traits_cannot_be_written(
     broken: str, value: Any
 ) -> None:
-    answer = (
-        require("CUSTOM_A", "x")
-        + forbid("CUSTOM_B", "x")
-        + require("CUSTOM_C", "x", UNSUFFIXED)
-    )
+    required = require("CUSTOM_A", "x") + require("CUSTOM_C", "x", UNSUFFIXED)
+    result = required + forbid("CUSTOM_B", "x")
     spec = spec_of()
     setattr(spec.request_level_params, broken, value)
     before = copy.deepcopy(spec)
     with pytest.raises(UnsuitableRequestSpec):
-        _pipeline(Counting(lambda _request: answer)).apply(spec)
+        _pipeline(Counting(lambda _request: result)).apply(spec)
     assert spec == before
 
 
 def test_repeated_request_gets_its_warning_or_its_rejection_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    warning, rejecting = (
-        pipeline_of("image_metadata"),
-        pipeline_of("image_metadata", unknown_values="reject"),
-    )
+    warning = pipeline_of("image_metadata")
+    rejecting = pipeline_of("image_metadata", unknown_values="reject")
     for number in (1, 2):
         warning.apply(spec_of({"hw_vif_model": "nosuch"}))
         assert caplog.text.count("unknown value 'nosuch'") == number
@@ -405,65 +388,68 @@ class _Odd:
     fields: Mapping[str, object] = {}
 
     def __init__(self) -> None:
-        self.flavor, self.image, self.request_level_params = (
-            Flavor(1, 1),
-            None,
-            RequestLevelParams(),
-        )
+        self.flavor = Flavor(1, 1)
+        self.image = None
+        self.request_level_params = RequestLevelParams()
         self.root_required = self.request_level_params.root_required
         self.root_forbidden = self.request_level_params.root_forbidden
-
-
-def _pair(
-    make: Callable[[Any], Any], one: object, other: object = None
-) -> tuple[Any, Any]:
-    return make(one), make(one if other is None else other)
 
 
 def _property(value: Any) -> RequestSpec:
     return spec_of({"x": value})
 
 
+def _named(name: Any) -> RequestSpec:
+    return spec_of({name: "x"})
+
+
+def _hints(value: Any) -> RequestSpec:
+    return _ours(scheduler_hints=value)
+
+
+_OBJECT = object()
 _LONG = "x" * LONGEST
+_LONG_ITEMS = {
+    f"trait:CUSTOM_{'X' * 240}_{each}": "required" for each in range(50)
+}
 _DIFFERENT: dict[str, tuple[Any, Any]] = {
-    "lists of mappings": _pair(_property, [{1: "ami"}], [{"1": "ami"}]),
-    "objects": _pair(_property, object()),
-    "a number and a boolean": _pair(_property, [1], [True]),
-    "an integer and a float": _pair(_property, (1,), (1.0,)),
-    "zeros": _pair(_property, 0.0, -0.0),
-    "in a mapping": _pair(_property, {"a": 1}, {"a": True}),
-    "in a set": _pair(_property, frozenset((1,)), frozenset((True,))),
-    "names that are no texts": _pair(
-        lambda name: spec_of({name: "x"}), 1, True
-    ),
-    "a very long value": _pair(_property, _LONG),
-    "very long hints": _pair(
-        lambda hints: _ours(scheduler_hints=hints), {"x": _LONG}
-    ),
-    "long items of lists": _pair(
-        nova_spec,
-        {f"trait:CUSTOM_{'X' * 240}_{each}": "required" for each in range(50)},
-    ),
+    "lists of mappings": (_property([{1: "ami"}]), _property([{"1": "ami"}])),
+    "objects": (_property(_OBJECT), _property(_OBJECT)),
+    "a number and a boolean": (_property([1]), _property([True])),
+    "an integer and a float": (_property((1,)), _property((1.0,))),
+    "zeros": (_property(0.0), _property(-0.0)),
+    "in a mapping": (_property({"a": 1}), _property({"a": True})),
+    "in a set": (_property(frozenset((1,))), _property(frozenset((True,)))),
+    "names that are no texts": (_named(1), _named(True)),
+    "a very long value": (_property(_LONG), _property(_LONG)),
+    "very long hints": (_hints({"x": _LONG}), _hints({"x": _LONG})),
+    "long items of lists": (nova_spec(_LONG_ITEMS), nova_spec(_LONG_ITEMS)),
 }
 
 
-def test_only_requests_that_are_surely_the_same_and_not_too_long_share_a_decision() -> (
-    None
-):
-    def runs(*specs: Any) -> int:
-        counting = Counting(
-            lambda request: require(
-                "CUSTOM_X", f"{len(request.scheduler_hints)} hints"
-            )
-        )
-        pipeline = _pipeline(counting, ("scheduler_hints",))
-        for spec in specs:
-            pipeline.apply(spec)
-            assert "CUSTOM_X" in spec.root_required
-        return counting.runs
+def _runs_with_hints(*specs: Any) -> int:
+    """Return how often a filter runs that reads the scheduler's hints."""
 
-    assert (
-        runs(*_pair(_property, ["1", {"2": 3}])) == runs(_Odd(), _Odd()) == 1
-    )
-    for what, pair in _DIFFERENT.items():
-        assert runs(*pair) == 2, what
+    def count_hints(request: Request) -> Requirements:
+        return require("CUSTOM_X", f"{len(request.scheduler_hints)} hints")
+
+    counting = Counting(count_hints)
+    pipeline = _pipeline(counting, ("scheduler_hints",))
+    for spec in specs:
+        pipeline.apply(spec)
+        assert "CUSTOM_X" in spec.root_required
+    return counting.runs
+
+
+def test_requests_that_are_surely_equal_share_a_decision() -> None:
+    value = ["1", {"2": 3}]
+    assert _runs_with_hints(_property(value), _property(value)) == 1
+    assert _runs_with_hints(_Odd(), _Odd()) == 1
+
+
+@pytest.mark.parametrize("what", _DIFFERENT)
+def test_requests_that_may_differ_or_are_too_long_share_no_decision(
+    what: str,
+) -> None:
+    first, second = _DIFFERENT[what]
+    assert _runs_with_hints(first, second) == 2

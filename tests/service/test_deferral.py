@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deferral: which traits a compute node reports together, and what filters
-defer until all have reported.
-"""
+"""Deferral of requirements until every compute node has reported."""
 
 import logging
 from collections.abc import Sequence
@@ -44,35 +42,30 @@ _BY_TRAIT = groups_by_trait(Options().templates, frozenset())
 
 
 def test_agent_beside_nova_manages_all_traits_of_a_part_or_none() -> None:
-    """Where it reports one trait of a group, our agent beside it manages none:
-    so the driver's trait is a report.
-    """
+    """So one trait of the driver's is a report of the whole group."""
     compared = 0
+    groups = [each for each in EVERY_GROUP if len(each.implied_by) > 1]
     for facts in (*libvirt_hosts(), *other_hosts()):
-        ours = goal_of(facts, (), Mode.BESIDE).traits
         if facts.driver == "ironic":
             # What is on a node of these rows is its operator's.
             continue
-        for group in EVERY_GROUP:
-            if len(group.implied_by) > 1:
-                assert (
-                    group.traits <= ours.keys()
-                    or not group.traits & ours.keys()
-                ), (group.row, facts)
-                compared += 1
+        ours = goal_of(facts, (), Mode.BESIDE).traits
+        for group in groups:
+            managed = group.traits & ours.keys()
+            assert managed in (group.traits, frozenset()), (group.row, facts)
+            compared += 1
     assert compared > 1000
 
 
-_E1000, _DEFAULT = (
-    "COMPUTE_NET_VIF_MODEL_E1000",
-    "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC",
-)
+_E1000 = "COMPUTE_NET_VIF_MODEL_E1000"
+_DEFAULT = "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC"
+_MACHINE = "CUSTOM_COMPUTE_MACHINE_PC"
+_HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 _SOME = {"COMPUTE_NET_VIF_MODEL_VIRTIO"}
-_ALL, _HPET, _MACHINES = (
-    marker_of(_E1000),
-    marker_of(HPET),
-    marker_of("CUSTOM_COMPUTE_MACHINE_PC"),
-)
+_ALL = marker_of(_E1000)
+_HPET = marker_of(HPET)
+_MACHINES = marker_of(_MACHINE)
+_BOTH = marker_of(HPET, _MACHINE)
 _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
     # (the traits of the compute nodes, the trait, required, a part of the
     # reason)
@@ -98,15 +91,10 @@ _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
     # An operator has set it.
     ([{HPET}], HPET, True, ""),
     ([{HPET}, {_MACHINES}], HPET, True, "1 compute node (host-1)"),
+    ([{HPET, _HPET}, {_BOTH}], HPET, True, ""),
     (
-        [{HPET, _HPET}, {marker_of(HPET, "CUSTOM_COMPUTE_MACHINE_PC")}],
-        HPET,
-        True,
-        "",
-    ),
-    (
-        [{"HW_CPU_HYPERTHREADING"}, {marker_of("HW_CPU_HYPERTHREADING")}],
-        "HW_CPU_HYPERTHREADING",
+        [{_HYPERTHREADING}, {marker_of(_HYPERTHREADING)}],
+        _HYPERTHREADING,
         True,
         "",
     ),
@@ -124,40 +112,54 @@ _DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
 
 
 def _deferral(trait: str, required: bool, reports: Reports | None) -> str:
-    return deferral(
-        Requirement(Trait(trait), required, ROOT, "x"), reports, _BY_TRAIT
-    )
+    item = Requirement(Trait(trait), required, ROOT, "x")
+    return deferral(item, reports, _BY_TRAIT)
 
 
-def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_is_in_use() -> (
-    None
-):
-    for nodes, trait, required, reason in _DEFERRED:
-        found = _deferral(
-            trait, required, reports_of(fleet_of(nodes), EVERY_GROUP)
-        )
-        assert reason in found, (nodes, trait, required)
-        assert bool(found) == bool(reason), (nodes, trait, required)
-    # While it is not known, what Placement may not know is neither required
-    # nor forbidden.
-    for trait, required, expected in (
+def _reports(*nodes: set[str]) -> Reports:
+    return reports_of(fleet_of(nodes), EVERY_GROUP)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "trait", "required", "reason"),
+    _DEFERRED,
+    ids=range(len(_DEFERRED)),
+)
+def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_is_in_use(
+    nodes: list[set[str]], trait: str, required: bool, reason: str
+) -> None:
+    found = _deferral(trait, required, _reports(*nodes))
+    assert reason in found
+    assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("trait", "required", "expected"),
+    [
         (_E1000, True, True),
         (_DEFAULT, False, True),
         ("CUSTOM_X", True, False),
         ("COMPUTE_NODE", False, False),
-    ):
-        assert bool(_deferral(trait, required, None)) is expected, trait
+    ],
+)
+def test_trait_of_the_vocabulary_waits_while_reports_are_not_known(
+    trait: str, required: bool, expected: bool
+) -> None:
+    """Placement may not know the trait."""
+    assert bool(_deferral(trait, required, None)) is expected
+
+
+def test_names_of_compute_nodes_are_printable() -> None:
     odd = Reports({trait: Unreported(1, ("a\nb\x1b",)) for trait in _BY_TRAIT})
-    assert (repr(odd) + _deferral(_E1000, True, odd)).isprintable()
+    assert repr(odd).isprintable()
+    assert _deferral(_E1000, True, odd).isprintable()
+
+
+def test_text_of_reports_has_numbers_and_names() -> None:
     assert repr(Reports({}, compute_nodes=False)) == "<no compute node>"
     assert repr(Reports({"A": Unreported(0)})) == "<not reported: nothing>"
-    some = Reports(
-        {
-            "B": Unreported(1, ("h",)),
-            "A": Unreported(1, ("h",)),
-            "C": Unreported(4, ("i",)),
-        }
-    )
+    one = Unreported(1, ("h",))
+    some = Reports({"B": one, "A": one, "C": Unreported(4, ("i",))})
     shown = (
         "2 traits by 1 compute node (h); 1 trait by 4 compute nodes (among"
         " them i)"
@@ -165,66 +167,58 @@ def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_
     assert repr(some) == f"<not reported: {shown}>"
 
 
-def test_placement_is_asked_once_where_every_compute_node_has_reported() -> (
+def test_placement_is_queried_once_where_every_compute_node_has_reported() -> (
     None
 ):
-    asked: list[frozenset[str]] = []
-    assert list(
-        read_reports(
-            [_BY_TRAIT[HPET]], frozenset((_HPET, HPET)), asked.append
-        ).values()
-    ) == [None]
-    assert asked == [{_HPET}]
+    queries: list[frozenset[str]] = []
+    in_use = frozenset((_HPET, HPET))
+    unreported = read_reports([_BY_TRAIT[HPET]], in_use, queries.append)
+    assert list(unreported.values()) == [None]
+    assert queries == [{_HPET}]
 
 
-def test_rule_about_a_trait_that_no_filter_wants_is_enforced() -> None:
-    """An operator's rule may require what agents are not asked for; what a
-    filter wants waits for reports.
-    """
-    filters, trait = (
-        load_filters(["image_metadata"], None),
-        "CUSTOM_HYPERVISOR_TYPE_QEMU",
-    )
-    for patterns, is_deferred in (
-        (("CUSTOM_VM_MODE_*",), False),
-        (("CUSTOM_HYPERVISOR_TYPE_*",), True),
-    ):
-        groups = wanted_groups(filters, Options(reported_traits=patterns))
-        assert (
-            bool(_deferral(trait, True, reports_of(fleet_of([set()]), groups)))
-            == is_deferred
-        )
+@pytest.mark.parametrize(
+    ("pattern", "is_deferred"),
+    [("CUSTOM_VM_MODE_*", False), ("CUSTOM_HYPERVISOR_TYPE_*", True)],
+)
+def test_rule_about_a_trait_that_no_filter_wants_is_enforced(
+    pattern: str, is_deferred: bool
+) -> None:
+    """An operator's rule may require what agents do not report."""
+    filters = load_filters(["image_metadata"], None)
+    groups = wanted_groups(filters, Options(reported_traits=(pattern,)))
+    reports = reports_of(fleet_of([set()]), groups)
+    reason = _deferral("CUSTOM_HYPERVISOR_TYPE_QEMU", True, reports)
+    assert bool(reason) == is_deferred
 
 
-_NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
-    ([set(), set()], {("CUSTOM_LICENSED", ROOT)}),
-    ([{_HPET}, set()], {("CUSTOM_LICENSED", ROOT)}),
-    (
-        [{_HPET}, {_HPET}],
-        {("CUSTOM_LICENSED", ROOT), (HPET, ROOT), (HPET, UNSUFFIXED)},
-    ),
-]
+_AT_ONCE = {("CUSTOM_LICENSED", ROOT)}
+_EVERYTHING = {*_AT_ONCE, (HPET, ROOT), (HPET, UNSUFFIXED)}
 
 
-def _waiting(
-    filters: Sequence[LoadedFilter], reports: Reports | None
-) -> Service:
+def _waiting(reports: Reports | None, *filters: LoadedFilter) -> Service:
     facts = {
-        "reports": lambda _context: reports,
-        "owner_is_reported": lambda _context: True,
+        "reports": Fact("reports", lambda _context: reports, 60),
+        "owner_is_reported": Fact("gate", lambda _context: True, 60),
     }
-    return Service(
-        tuple(filters),
-        Options(),
-        {name: Fact(name, read, 60) for name, read in facts.items()},
-    )
+    return Service(filters, Options(), facts)
 
 
-def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> (
-    None
-):
-    """A trait that no reporter owns waits for nothing; later filters do not
-    see what waits.
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([set(), set()], _AT_ONCE),
+        ([{_HPET}, set()], _AT_ONCE),
+        ([{_HPET}, {_HPET}], _EVERYTHING),
+    ],
+    ids=["none reported", "one reported", "all reported"],
+)
+def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope(
+    nodes: list[set[str]], expected: set[tuple[str, str]]
+) -> None:
+    """A trait that no reporter owns waits for nothing.
+
+    Later filters do not see what waits.
     """
     seen: list[tuple[Requirement, ...]] = []
 
@@ -240,57 +234,54 @@ def test_requirements_of_a_third_party_filter_are_deferred_in_every_scope() -> (
         + require(HPET, "a rule")
         + require(HPET, "a rule", UNSUFFIXED)
     )
-    filters = [
-        LoadedFilter("mine", lambda _request: wants),
-        LoadedFilter("after", after, ("required_before",)),
-    ]
-    for nodes, asked in _NODES:
-        decision = _waiting(
-            filters, reports_of(fleet_of(nodes), EVERY_GROUP)
-        ).apply(spec_of())
-        assert {
-            (item.trait, item.scope) for item in decision.requirements
-        } == asked
-        notes = [
-            (note.source, note.reason.partition(" ")[0], note.waits)
-            for note in decision.notes
-        ]
-        assert notes == [("a rule", HPET, True)] * (3 - len(asked))
-        assert {(item.trait, item.scope) for item in seen[-1]} == asked
+    mine = LoadedFilter("mine", lambda _request: wants)
+    later = LoadedFilter("after", after, ("required_before",))
+    service = _waiting(_reports(*nodes), mine, later)
+    decision = service.apply(spec_of())
+    assert _scopes(decision.requirements) == expected
+    assert _scopes(seen[-1]) == expected
+    assert len(decision.notes) == len(_EVERYTHING) - len(expected)
+    for note in decision.notes:
+        assert note.source == "a rule"
+        assert note.reason.startswith(f"{HPET} ")
+        assert note.waits
 
 
-def test_forbidden_trait_waits_only_while_it_is_not_known_whether_any_provider_has_it() -> (
-    None
-):
+def _scopes(requirements: Sequence[Requirement]) -> set[tuple[str, str]]:
+    return {(item.trait, item.scope) for item in requirements}
+
+
+@pytest.mark.parametrize(
+    ("reports", "waits"),
+    [(None, True), (_reports(set()), False)],
+    ids=["not known", "known"],
+)
+def test_forbidden_trait_waits_only_while_it_is_not_known_whether_any_provider_has_it(
+    reports: Reports | None, waits: bool
+) -> None:
     mine = LoadedFilter("mine", lambda _request: forbid(_DEFAULT, "a rule"))
-    for reports in (None, reports_of(fleet_of([set()]), EVERY_GROUP)):
-        assert [
-            note.waits
-            for note in _waiting([mine], reports).apply(spec_of()).notes
-        ] == [reports is None]
+    (note,) = _waiting(reports, mine).apply(spec_of()).notes
+    assert note.waits is waits
 
 
-def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes() -> (
-    None
-):
+@pytest.mark.parametrize(
+    ("resource", "nodes", "scopes"),
+    [
+        ("VGPU", [{HPET}, set()], ["_gpu"]),
+        ("VGPU", [set(), set()], ["_gpu"]),
+        ("VCPU", [{HPET}, set()], []),
+    ],
+    ids=["in use", "not in use", "group of the host"],
+)
+def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes(
+    resource: str, nodes: list[set[str]], scopes: list[str]
+) -> None:
     """Their reports say nothing of devices."""
-    mine = LoadedFilter(
-        "mine", lambda _request: require(HPET, "a rule", "_gpu")
-    )
-    for classes, in_use, asked in (
-        ("VGPU", True, True),
-        ("VGPU", False, True),
-        ("VCPU", True, False),
-    ):
-        reports = reports_of(
-            fleet_of([{HPET} if in_use else set(), set()]), EVERY_GROUP
-        )
-        decision = _waiting([mine], reports).apply(
-            spec_of(extra_specs={f"resources_gpu:{classes}": "1"})
-        )
-        assert [item.scope for item in decision.requirements] == [
-            "_gpu"
-        ] * asked, (classes, in_use)
+    wants = require(HPET, "a rule", "_gpu")
+    mine = LoadedFilter("mine", lambda _request: wants)
+    spec = spec_of(extra_specs={f"resources_gpu:{resource}": "1"})
+    decision = _waiting(_reports(*nodes), mine).apply(spec)
+    assert [item.scope for item in decision.requirements] == scopes
 
 
 def _nova_style(_context: Any, request_spec: Any) -> bool:
@@ -300,41 +291,43 @@ def _nova_style(_context: Any, request_spec: Any) -> bool:
 
 def test_filter_owner_and_nova_style_ones_defer_nothing() -> None:
     """The one has its own gate, and the other changes the request itself."""
-    gated = Declaration(gate="owner_is_reported")
-    filters = [
-        *load_filters(["hpet", "owner"], None),
-        LoadedFilter("theirs", _nova_style, nova_style=True),
-    ]
-    filters.append(
-        LoadedFilter(
-            "gated",
-            lambda _request: require(_E1000, "a rule"),
-            declaration=gated,
-        )
+    ours = load_filters(["hpet", "owner"], None)
+    theirs = LoadedFilter("theirs", _nova_style, nova_style=True)
+    gated = LoadedFilter(
+        "gated",
+        lambda _request: require(_E1000, "a rule"),
+        declaration=Declaration(gate="owner_is_reported"),
     )
-    decision = _waiting(
-        filters, reports_of(fleet_of([set()]), EVERY_GROUP)
-    ).apply(spec_of({"hw_time_hpet": "yes"}))
-    assert {item.trait for item in decision.requirements} == {
-        "OWNER_NOVA",
-        "HW_CPU_X86_AVX2",
-        _E1000,
-    }
+    service = _waiting(_reports(set()), *ours, theirs, gated)
+    decision = service.apply(spec_of({"hw_time_hpet": "yes"}))
+    traits = {item.trait for item in decision.requirements}
+    assert traits == {"OWNER_NOVA", "HW_CPU_X86_AVX2", _E1000}
 
 
-def test_requirements_are_enforced_at_once_if_the_option_says_so_or_without_the_fact(
+def test_requirements_are_enforced_at_once_if_the_option_says_so() -> None:
+    queries: list[object] = []
+    conf = conf_with(enabled_filters=["hpet"], wait_for_reports=False)
+    service = Service.from_conf(conf, {"reports": queries.append})
+    assert service.apply(spec_of({"hw_time_hpet": "yes"})).requirements
+    assert queries == []
+
+
+def test_requirements_are_enforced_at_once_without_the_fact(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked: list[object] = []
-    conf = conf_with(enabled_filters=["hpet"], wait_for_reports=False)
-    services = [Service.from_conf(conf, {"reports": asked.append})]
-    Service.from_conf(conf_with(enabled_filters=[]))
     caplog.set_level(logging.INFO)
-    services.append(Service.from_conf(conf_with(enabled_filters=["hpet"])))
-    assert (
+    service = Service.from_conf(conf_with(enabled_filters=["hpet"]))
+    message = (
         "enabled: hpet; enforced at once, as this service provides no fact"
-        " 'reports'." in caplog.text
+        " 'reports'."
     )
-    for service in services:
-        assert service.apply(spec_of({"hw_time_hpet": "yes"})).requirements
-    assert asked == []
+    assert message in caplog.text
+    assert service.apply(spec_of({"hw_time_hpet": "yes"})).requirements
+
+
+def test_service_without_filters_starts_without_the_fact(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    Service.from_conf(conf_with(enabled_filters=[]))
+    assert "at once" not in caplog.text

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts: asked at most once per interval, kept while they cannot be asked for,
-said once when they change.
-"""
+"""Facts: queried once per interval, kept without a response, logged once."""
 
 import threading
 import time
@@ -51,28 +49,29 @@ def until_known(fact: Fact, value: object) -> None:
     pytest.fail(f"it is still {value_of(fact)!r}")
 
 
-def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(
+def test_no_request_waits_longer_than_patience_and_a_late_result_is_used(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is asked once, however long that takes; one line says that it does
-    not answer, one that it did.
+    """It is queried once, however long that takes.
+
+    One line says that there is no result, one that there is.
     """
     caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
-    answer, asked = threading.Event(), []
+    may_end = threading.Event()
+    queries = []
 
-    def ask(_context: object) -> str:
-        asked.append(1)
-        assert answer.wait(60)
+    def query(_context: object) -> str:
+        queries.append(1)
+        assert may_end.wait(60)
         return "known"
 
-    fact = Fact("f", ask, 10, unknown="unknown", patience=0.05)
+    fact = Fact("f", query, 10, unknown="unknown", patience=0.05)
     with ThreadPoolExecutor(8) as threads:
-        assert set(
-            threads.map(lambda _: value_of(fact, lambda: 0.0), range(50))
-        ) == {"unknown"}
-    answer.set()
+        values = threads.map(lambda _: value_of(fact, lambda: 0.0), range(50))
+        assert set(values) == {"unknown"}
+    may_end.set()
     until_known(fact, "known")
-    assert asked == [1]
+    assert queries == [1]
     assert [record.getMessage() for record in caplog.records] == [
         (
             "Failed to read the deployment fact f (no answer in 0.05 seconds);"
@@ -84,9 +83,7 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(
 
 
 def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
-    """The wait counts from the question on: three facts that hang delay a
-    request as long as one.
-    """
+    """Three facts that hang delay a request as long as one."""
     steps: list[str] = []
 
     class Noted(Fact):
@@ -98,32 +95,35 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
             steps.append("wait")
             super().wait(query, until)
 
-    assert (
-        readings_of(
-            [Noted(name, lambda _context: "known", 60) for name in "abc"]
-        )
-        == (("known",),) * 3
-    )
+    facts = [Noted(name, lambda _context: "known", 60) for name in "abc"]
+    readings = readings_of(facts)
+    assert [each.value for each in readings] == ["known"] * 3
     assert steps == ["begin"] * 3 + ["wait"] * 3
 
 
-def test_question_has_no_answer_where_no_thread_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked, problem = ask_in_time(
+def test_query_in_time_has_a_result_of_a_thread_of_that_name() -> None:
+    future, problem = ask_in_time(
         lambda: threading.current_thread().name, "no host", inf
     )
-    assert (asked.result(), problem, seconds_to(0.0)) == ("no host", "", 0.0)
+    assert future.result() == "no host"
+    assert problem == ""
+
+
+def test_no_seconds_are_left_to_a_time_that_is_over() -> None:
+    assert seconds_to(0.0) == 0.0
+
+
+def test_query_has_no_result_where_no_thread_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         threading.Thread,
         "start",
         Mock(side_effect=RuntimeError("can't start new thread")),
     )
-    asked, problem = ask_in_time(str, "no host", inf)
-    assert (asked.done(), problem) == (
-        True,
-        "RuntimeError: can't start new thread",
-    )
+    future, problem = ask_in_time(str, "no host", inf)
+    assert future.done()
+    assert problem == "RuntimeError: can't start new thread"
 
 
 async def _coroutine(_context: object) -> bool:
@@ -139,47 +139,55 @@ class _Asynchronous:
         return False
 
 
-def test_service_with_a_fact_that_cannot_be_read_does_not_start() -> None:
-    """Each request would take what is not known for an answer, or an object
-    that is always true.
-    """
-    unreadable: list[tuple[Any, str]] = [
-        (True, "found a bool"),
-        (None, "found a NoneType"),
-        (lambda: True, r"a function with the parameters \(\)"),
-        (
-            lambda _context, _other: True,
-            r"a function with the parameters \(_context, _other\)",
-        ),
-        (_coroutine, "found a coroutine or generator function"),
-        (_Asynchronous, "found the class _Asynchronous"),
-        (_Asynchronous(), "found a coroutine or generator function"),
-        (_generates, "found a coroutine or generator function"),
-    ]
-    for given, found in unreadable:
-        message = (
-            "passes the deployment fact 'down' in a form .*: expected a"
-            f" function \\(context\\), .*{found}"
-        )
-        with pytest.raises(UnusableArgument, match=message):
-            Service.from_conf(conf_with(), {"down": given})
-        with pytest.raises(UnusableArgument, match=message):
-            Service.from_names(facts={"down": given})
-    names = ("ensure_traits", "kept_machine_type", "has_new_flavor")
-    arguments: Any = [{name: lambda: None} for name in names]
-    for argument in arguments:
-        with pytest.raises(
-            UnusableArgument,
-            match=f"passes {min(argument)} in a form that cannot be used",
-        ):
-            Service.from_conf(conf_with(), **argument)
+_ODD = "found a coroutine or generator function"
+_UNREADABLE: dict[str, tuple[Any, str]] = {
+    "boolean": (True, "found a bool"),
+    "None": (None, "found a NoneType"),
+    "no parameter": (lambda: True, r"a function with the parameters \(\)"),
+    "two parameters": (
+        lambda _context, _other: True,
+        r"a function with the parameters \(_context, _other\)",
+    ),
+    "coroutine": (_coroutine, _ODD),
+    "class": (_Asynchronous, "found the class _Asynchronous"),
+    "asynchronous object": (_Asynchronous(), _ODD),
+    "generator": (_generates, _ODD),
+}
+
+
+@pytest.mark.parametrize("what", _UNREADABLE)
+def test_service_with_a_fact_that_cannot_be_read_does_not_start(
+    what: str,
+) -> None:
+    """Each request would get an object that is always true as its value."""
+    given, found = _UNREADABLE[what]
+    message = (
+        "passes the deployment fact 'down' in a form .*: expected a function"
+        f" \\(context\\), .*{found}"
+    )
+    with pytest.raises(UnusableArgument, match=message):
+        Service.from_conf(conf_with(), {"down": given})
+    with pytest.raises(UnusableArgument, match=message):
+        Service.from_names(facts={"down": given})
+
+
+@pytest.mark.parametrize(
+    "name", ["ensure_traits", "kept_machine_type", "has_new_flavor"]
+)
+def test_service_with_an_argument_that_cannot_be_called_does_not_start(
+    name: str,
+) -> None:
+    argument: Any = {name: lambda: None}
+    message = f"passes {name} in a form that cannot be used"
+    with pytest.raises(UnusableArgument, match=message):
+        Service.from_conf(conf_with(), **argument)
 
 
 def _if_down(_request: Request, *, down: bool) -> Requirements:
-    """Take everything but True for a no, as authors do."""
-    return (
-        forbid("CUSTOM_X", "down") if down else require("CUSTOM_X", "not down")
-    )
+    """Take everything but True for False, as authors do."""
+    if down:
+        return forbid("CUSTOM_X", "down")
+    return require("CUSTOM_X", "not down")
 
 
 def _fails(_context: object) -> bool:
@@ -187,10 +195,9 @@ def _fails(_context: object) -> bool:
 
 
 def _decide(function: Any, read: Any) -> Decision:
-    return Service(
-        (as_filter("f", function, {"down"}),),
-        facts={"down": Fact("down", read, 60)},
-    ).apply(request_of())
+    filters = (as_filter("f", function, {"down"}),)
+    facts = {"down": Fact("down", read, 60)}
+    return Service(filters, facts=facts).apply(request_of())
 
 
 _NOT_KNOWN = (
@@ -200,19 +207,17 @@ _NOT_KNOWN = (
 
 
 def test_filter_is_not_run_while_a_fact_that_it_needs_is_not_known() -> None:
-    """No capable host is excluded, no request refused, and what is not known
-    is not taken for a no.
-    """
+    """No capable host is excluded, and no request refused."""
     decision = _decide(_if_down, _fails)
     assert not decision.requirements
-    assert [(str(note), note.waits) for note in decision.notes] == [
-        (_NOT_KNOWN, True)
-    ]
-    # None is a value that a fact may have.
-    assert [
-        item.required
-        for item in _decide(_if_down, lambda _context: None).requirements
-    ] == [True]
+    (note,) = decision.notes
+    assert str(note) == _NOT_KNOWN
+    assert note.waits
+
+
+def test_none_is_a_value_that_a_fact_may_have() -> None:
+    (item,) = _decide(_if_down, lambda _context: None).requirements
+    assert item.required
 
 
 def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
@@ -229,8 +234,8 @@ def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
         _decide(careless, _fails)
 
 
-class _NoAnswer:
-    """What can neither be compared, nor asked for its truth, nor printed."""
+class _Unusable:
+    """What can neither be compared, nor be true or false, nor be printed."""
 
     def _fail(self, *_arguments: object) -> Any:
         raise ValueError
@@ -239,37 +244,34 @@ class _NoAnswer:
     __hash__ = None  # type: ignore[assignment]
 
 
-_NO_ANSWERS: list[tuple[Any, str]] = [
-    ("no", "'no', not of the type bool"),
-    (1, "1, not of the type bool"),
-    (_NoAnswer(), "a _NoAnswer, not of the type bool"),
+_NO_BOOLEAN = "not of the type bool"
+_NO_TRAITS = "without COMPUTE_NODE"
+_WRONG_TYPES: list[tuple[str, Any, str]] = [
+    ("owner_coverage", "no", f"'no', {_NO_BOOLEAN}"),
+    ("owner_coverage", 1, f"1, {_NO_BOOLEAN}"),
+    ("owner_coverage", _Unusable(), f"a _Unusable, {_NO_BOOLEAN}"),
+    ("nested_providers", "no", f"'no', {_NO_BOOLEAN}"),
+    ("nested_providers", 1, f"1, {_NO_BOOLEAN}"),
+    ("nested_providers", _Unusable(), f"a _Unusable, {_NO_BOOLEAN}"),
+    ("known_traits", [], _NO_TRAITS),
+    ("known_traits", "x", _NO_TRAITS),
+    ("known_traits", True, _NO_TRAITS),
+    ("known_traits", {"COMPUTE_NODE": 1}, _NO_TRAITS),
+    ("reports", None, "not of the type Reports"),
+    ("reports", {}, "not of the type Reports"),
 ]
-_NO_LISTS: list[Any] = [[], "x", True, {"COMPUTE_NODE": 1}]
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    ("fact", "value", "found"),
-    [
-        *[
-            (fact, *each)
-            for fact in ("owner_coverage", "nested_providers")
-            for each in _NO_ANSWERS
-        ],
-        *[
-            ("known_traits", value, "without COMPUTE_NODE")
-            for value in _NO_LISTS
-        ],
-        ("reports", None, "not of the type Reports"),
-        ("reports", {}, "not of the type Reports"),
-    ],
-    ids=range(12),
+    ("fact", "value", "found"), _WRONG_TYPES, ids=range(12)
 )
 def test_fact_of_the_wrong_type_counts_as_not_known(
     fact: str, value: Any, found: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Almost any object is true: capable hosts would be excluded. An empty
-    list of traits would drop requirements.
+    """Almost any object is true: capable hosts would be excluded.
+
+    An empty list of traits would drop requirements.
     """
     conf = conf_with(
         enabled_filters=["owner", "image_metadata"], trait_scope="auto"
@@ -278,38 +280,43 @@ def test_fact_of_the_wrong_type_counts_as_not_known(
         "owner_coverage": lambda _context: fact != "nested_providers",
         fact: lambda _context: value,
     }
-    decision = Service.from_conf(conf, facts).apply(
-        spec_of({"hw_vif_model": "igb"})
-    )
-    named = {str(item.trait) for item in decision.requirements}
-    assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is (fact != "reports")
-    assert ("OWNER_NOVA" in named) is (fact in ("known_traits", "reports"))
+    service = Service.from_conf(conf, facts)
+    decision = service.apply(spec_of({"hw_vif_model": "igb"}))
     assert found in caplog.text
-    assert (
-        "not every compute node has OWNER_NOVA" in str(decision.notes)
-    ) is (fact == "nested_providers")
-
-
-def test_gate_of_another_author_is_exactly_true_or_false() -> None:
-    """Also where the pipeline is given facts that were not checked when they
-    were read.
-    """
-    gated = Declaration(gate="down", closed="not yet")(
-        lambda _request: require("CUSTOM_X", "x")
+    named = {str(item.trait) for item in decision.requirements}
+    requires_model = fact != "reports"
+    assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is requires_model
+    requires_owner = fact in ("known_traits", "reports")
+    assert ("OWNER_NOVA" in named) is requires_owner
+    lacks_owner = "not every compute node has OWNER_NOVA" in str(
+        decision.notes
     )
-    reads: list[Any] = [
+    assert lacks_owner is (fact == "nested_providers")
+
+
+@Declaration(gate="down", closed="not yet")
+def _gated(_request: Request) -> Requirements:
+    return require("CUSTOM_X", "x")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
         _fails,
         lambda _context: "no",
         lambda _context: 1,
         lambda _context: None,
-    ]
-    for read in reads:
-        decision = _decide(gated, read)
-        assert (
-            [str(note) for note in decision.notes],
-            decision.requirements,
-        ) == ([_NOT_KNOWN], ())
-    notes = _decide(gated, lambda _context: False).notes
-    assert [(str(note), note.waits) for note in notes] == [
-        ("not yet: not required yet", True)
-    ]
+    ],
+    ids=["failed", "text", "number", "None"],
+)
+def test_gate_that_is_neither_true_nor_false_is_not_known(read: Any) -> None:
+    """Also where the values of facts were not checked when they were read."""
+    decision = _decide(_gated, read)
+    assert [str(note) for note in decision.notes] == [_NOT_KNOWN]
+    assert not decision.requirements
+
+
+def test_closed_gate_is_named_in_the_note() -> None:
+    (note,) = _decide(_gated, lambda _context: False).notes
+    assert str(note) == "not yet: not required yet"
+    assert note.waits

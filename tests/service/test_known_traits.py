@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Placement that is older than some traits: no query names one, and no
-capable host is excluded.
-"""
+"""A Placement that lacks some traits: no query names one."""
 
 import logging
 from collections.abc import Iterator
@@ -34,7 +32,7 @@ from os_prefilter.service.traits_to_report import (
 )
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Observed, answering, put_traits
+from tests.support.placements import Answer, Observed, answering, put_traits
 from tests.support.reporting_fleets import fleet_of
 from tests.support.rule_texts import rule, write_rules
 
@@ -54,41 +52,35 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPlacement]:
         yield placement
 
 
-def _pipeline(
-    placement: EmbeddedPlacement, *filters: str, **options: Any
-) -> Service:
-    options = {
-        "enabled_filters": list(filters),
-        "facts_interval": 0,
-        "wait_for_reports": False,
-        **options,
-    }
-    return Service.from_conf(
-        conf_with(**options), {"known_traits": KnownTraits(placement.client)}
-    )
-
-
 def _hosts(
     placement: EmbeddedPlacement, pipeline: Service, properties: dict[str, str]
 ) -> tuple[str, ...]:
     spec = spec_of(properties)
     pipeline.apply(spec)
-    return placement.client.allocation_candidates(
-        allocation_candidates_query(spec)
-    ).hosts
+    query = allocation_candidates_query(spec)
+    return placement.client.allocation_candidates(query).hosts
+
+
+def test_placement_refuses_a_query_with_a_trait_that_it_lacks(
+    placement: EmbeddedPlacement,
+) -> None:
+    service = Service.from_names("image_metadata")
+    with pytest.raises(UnknownTraits, match=_IGB):
+        _hosts(placement, service, {"hw_vif_model": "igb"})
 
 
 @pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
 def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
     scope: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(UnknownTraits, match=_IGB):
-        _hosts(
-            placement,
-            Service.from_names("image_metadata"),
-            {"hw_vif_model": "igb"},
-        )
-    pipeline = _pipeline(placement, "image_metadata", trait_scope=scope)
+    conf = conf_with(
+        enabled_filters=["image_metadata"],
+        facts_interval=0,
+        wait_for_reports=False,
+        trait_scope=scope,
+    )
+    facts = {"known_traits": KnownTraits(placement.client)}
+    pipeline = Service.from_conf(conf, facts)
     assert _hosts(placement, pipeline, {"hw_vif_model": "igb"}) == _HOSTS
     reason = (
         "image property hw_vif_model=igb: this cloud's Placement has no trait"
@@ -101,43 +93,42 @@ def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
     ]
     assert warnings == [f"Ignored part of the request: {reason}"]
     # The others are required as ever.
-    assert (
-        _hosts(
-            placement,
-            pipeline,
-            {"hw_vif_model": "igb", "hw_disk_bus": "virtio"},
-        )
-        == ()
-    )
+    both = {"hw_vif_model": "igb", "hw_disk_bus": "virtio"}
+    assert _hosts(placement, pipeline, both) == ()
 
 
 def test_custom_traits_that_filters_may_require_are_created_before_a_query_names_one(
     placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else Placement refuses the query where no host has reported yet; a user
-    without that right is told of once.
+    """Else Placement refuses the query where no host has reported yet.
+
+    One warning says that the user of the service has no right to create them.
     """
     observed = Observed(placement)
     caplog.set_level(logging.INFO)
     conf = conf_with(enabled_filters=["hpet"], facts_interval=0)
     needed = traits_to_create(*configured_filters(conf))
-    pipeline = Service.from_conf(
-        conf, {"known_traits": KnownTraits(observed.client, needed)}
-    )
-    for refused in (True, True, True, False, True):
-        observed.hook = answering((403, {}) if refused else None, "/traits/")
+    facts = {"known_traits": KnownTraits(observed.client, needed)}
+    pipeline = Service.from_conf(conf, facts)
+    for is_refused in (True, True, True, False, True):
+        response: Answer | None = (403, {}) if is_refused else None
+        observed.hook = answering(response, "/traits/")
         found = _hosts(placement, pipeline, {"hw_time_hpet": "yes"})
-        assert (found, _HPET in placement.client.traits()) == (
-            (_HOSTS, False) if refused else ((), True)
-        )
+        is_created = _HPET in placement.client.traits()
+        if is_refused:
+            assert found == _HOSTS
+            assert not is_created
+        else:
+            assert found == ()
+            assert is_created
         placement.client.delete_trait(_HPET)
     # First what agents read: they can begin.
     (wanted,) = (
         trait for trait in needed - {_HPET} if trait.startswith(WANTED)
     )
-    assert [
-        each.rpartition("/")[2] for each in observed.sent if "PUT" in each
-    ] == [wanted] * 4 + [_HPET] * 2
+    writes = [each for each in observed.sent if "PUT" in each]
+    traits = [each.rpartition("/")[2] for each in writes]
+    assert traits == [wanted] * 4 + [_HPET] * 2
     messages = [
         each.getMessage()
         for each in caplog.records
@@ -147,18 +138,15 @@ def test_custom_traits_that_filters_may_require_are_created_before_a_query_names
         "Traits that request filters may require cannot be created in"
         " Placement: Placement refused PUT /traits/"
     )
-    assert [each.partition(" with status 403")[0] for each in messages] == [
-        f"{refusal}{wanted}",
-        (
-            "Created in Placement, as request filters may require them:"
-            f" {wanted}, {_HPET}."
-        ),
-        f"{refusal}{_HPET}",
-    ]
+    created = "Created in Placement, as request filters may require them: "
+    first, second, third = messages
+    assert first.startswith(f"{refusal}{wanted} with status 403")
+    assert second == f"{created}{wanted}, {_HPET}."
+    assert third.startswith(f"{refusal}{_HPET} with status 403")
 
 
 _LEFT_OUT: list[tuple[str, bool, set[str], bool]] = [
-    # (the trait, required, in use, left out)
+    # (the trait, required, traits of rules, left out)
     (_IGB, True, set(), True),
     (_IGB, False, set(), True),
     # What Placement is too old for, no host has.
@@ -172,93 +160,85 @@ _LEFT_OUT: list[tuple[str, bool, set[str], bool]] = [
 ]
 
 
-def test_only_what_excludes_no_capable_host_is_left_out() -> None:
-    for trait, required, forbidden, is_left_out in _LEFT_OUT:
-        item = Requirement(Trait(trait), required, ROOT, "x")
-        result = Requirements((item,))
-        found = leave_out_unknown({"COMPUTE_NODE"}, forbidden)(
-            LoadedFilter("any", len), result, Request(spec_of())
-        )
-        assert found.requirements == (() if is_left_out else (item,)), trait
-        assert [note.warn for note in found.notes] == (
-            [required] if is_left_out else []
-        ), trait
+@pytest.mark.parametrize(
+    ("trait", "required", "rule_traits", "is_left_out"), _LEFT_OUT
+)
+def test_only_what_excludes_no_capable_host_is_left_out(
+    trait: str, required: bool, rule_traits: set[str], is_left_out: bool
+) -> None:
+    item = Requirement(Trait(trait), required, ROOT, "x")
+    adjust = leave_out_unknown({"COMPUTE_NODE"}, rule_traits)
+    found = adjust(
+        LoadedFilter("any", len), Requirements((item,)), Request(spec_of())
+    )
+    if is_left_out:
+        assert found.requirements == ()
+        assert [note.warn for note in found.notes] == [required]
+    else:
+        assert found.requirements == (item,)
+        assert not found.notes
 
 
 def test_what_a_new_rule_forbids_is_forbidden_at_once(
     placement: EmbeddedPlacement, tmp_path: Path
 ) -> None:
-    """On SIGHUP the rules are read again, and the names of the traits may be
-    as old as ``facts_interval``.
+    """On SIGHUP the rules are read again.
+
+    The names of the traits may be as old as ``facts_interval``.
     """
     rules = tmp_path / "rules.yaml"
-    write_rules(
-        rules,
-        rule(
-            "other",
-            "{image_property: hw_time_hpet, present: true}",
-            forbid=["CUSTOM_OTHER"],
-        ),
-    )
+    with_hpet = "{image_property: hw_time_hpet, present: true}"
+    write_rules(rules, rule("other", with_hpet, forbid=["CUSTOM_OTHER"]))
     conf = conf_with(enabled_filters=["rules"], rules_dirs=[str(tmp_path)])
     facts = {"known_traits": KnownTraits(placement.client)}
     pipeline = Service.from_conf(
         conf, facts, ensure_traits=placement.client.ensure_traits
     )
-    assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == _HOSTS
+    properties = {"hw_disk_bus": "virtio"}
+    assert _hosts(placement, pipeline, properties) == _HOSTS
     placement.know(["CUSTOM_KEPT"])
     put_traits(placement, lambda traits: traits.add("CUSTOM_KEPT"), "host-1")
-    write_rules(
-        rules,
-        rule(
-            "keep",
-            "{image_property: hw_disk_bus, is: virtio}",
-            forbid=["CUSTOM_KEPT"],
-        ),
-    )
+    with_virtio = "{image_property: hw_disk_bus, is: virtio}"
+    write_rules(rules, rule("keep", with_virtio, forbid=["CUSTOM_KEPT"]))
     conf.mutate_config_files()
-    assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == (
-        "host-0",
-    )
+    assert _hosts(placement, pipeline, properties) == ("host-0",)
 
 
-def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter() -> None:
-    known = Fact(
-        "known_traits", lambda _context: TraitNames(("COMPUTE_NODE",)), 60.0
-    )
-    traits: list[Any] = [None, ["COMPUTE_NODE"], "compute_node"]
-    for trait in traits:
-        result = Requirements((Requirement(trait, True, ROOT, "x"),))
-        pipeline = Service(
-            (LoadedFilter("theirs", lambda _: result),),  # noqa: B023
-            facts={"known_traits": known},
-        )
-        with pytest.raises(FilterFailed, match="not a trait name"):
-            pipeline.apply(spec_of({}))
+@pytest.mark.parametrize(
+    "trait",
+    [None, ["COMPUTE_NODE"], "compute_node"],
+    ids=["None", "list", "small letters"],
+)
+def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter(
+    trait: Any,
+) -> None:
+    names = TraitNames(("COMPUTE_NODE",))
+    known = Fact("known_traits", lambda _context: names, 60.0)
+    result = Requirements((Requirement(trait, True, ROOT, "x"),))
+    theirs = LoadedFilter("theirs", lambda _request: result)
+    service = Service((theirs,), facts={"known_traits": known})
+    with pytest.raises(FilterFailed, match="not a trait name"):
+        service.apply(spec_of({}))
 
 
 def test_fact_is_the_same_object_until_a_trait_is_added(
     placement: EmbeddedPlacement,
 ) -> None:
     """Pipelines keep their results for as long."""
-    fact = prepared({"known_traits": KnownTraits(placement.client)}, ())[
-        "known_traits"
-    ]
-    before = fact(None)
-    assert fact(None) is before
+    readers = prepared({"known_traits": KnownTraits(placement.client)}, ())
+    read = readers["known_traits"]
+    before = read(None)
+    assert read(None) is before
     placement.know([_HPET])
-    assert (fact(None), repr(fact(None))) == (
-        before | {_HPET},
-        f"<{len(before) + 1} traits>",
-    )
+    assert read(None) == before | {_HPET}
+    assert repr(read(None)) == f"<{len(before) + 1} traits>"
 
 
-def test_answer_without_the_traits_of_every_placement_is_an_error(
+def test_response_without_the_traits_of_every_placement_is_an_error(
     placement: EmbeddedPlacement,
 ) -> None:
-    """Absence of an answer is not absence of the traits."""
+    """Absence of a response is not absence of the traits."""
     observed = Observed(placement, lambda _method, _url: (200, {"traits": []}))
-    with pytest.raises(
-        PlacementUnavailable, match="COMPUTE_NODE is not in it"
-    ):
+    message = "COMPUTE_NODE is not in it"
+    with pytest.raises(PlacementUnavailable, match=message):
         KnownTraits(observed.client)()

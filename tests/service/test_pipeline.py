@@ -36,19 +36,18 @@ from tests.conftest import pipeline_of, spec_of
 objects.register_all()
 
 
-def _filter(name: str, answer: object) -> LoadedFilter:
+def _filter(name: str, result: object) -> LoadedFilter:
     def function(_request: Request) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     return as_filter(name, function)
 
 
-def _pipeline(**answers: object) -> Service:
-    return Service(
-        tuple(_filter(name, answer) for name, answer in answers.items())
-    )
+def _pipeline(**results: object) -> Service:
+    filters = [_filter(name, result) for name, result in results.items()]
+    return Service(tuple(filters))
 
 
 def test_fields_that_were_assigned_are_as_before_if_another_cannot_be() -> (
@@ -69,25 +68,17 @@ def test_decision_records_traits_filters_sources_and_durations() -> None:
     decision = pipeline_of(
         "hpet", "image_metadata", "noop", reported_traits=[]
     ).apply(spec)
-    assert [
-        (item.trait, item.required, item.scope, item.filter, item.source)
-        for item in decision.requirements
-    ] == [
+    assert [str(item) for item in decision.requirements] == [
         (
-            "CUSTOM_COMPUTE_TIME_HPET",
-            True,
-            "root",
-            "hpet",
-            "image property hw_time_hpet=true",
+            "CUSTOM_COMPUTE_TIME_HPET on root by hpet (image property"
+            " hw_time_hpet=true)"
         ),
         (
-            "COMPUTE_NET_VIF_MODEL_E1000E",
-            True,
-            "root",
-            "image_metadata",
-            "image property hw_vif_model=e1000e",
+            "COMPUTE_NET_VIF_MODEL_E1000E on root by image_metadata (image"
+            " property hw_vif_model=e1000e)"
         ),
     ]
+    assert all(item.required is True for item in decision.requirements)
     assert list(decision.seconds) == ["hpet", "image_metadata", "noop"]
     assert all(0 <= seconds < 10 for seconds in decision.seconds.values())
     assert spec.root_required == {
@@ -113,145 +104,142 @@ def test_request_logs_one_printable_debug_line_with_all_requirements(
     assert caplog.records[-1].getMessage().isprintable()
 
 
-def test_contradicting_requirements_are_refused_and_the_spec_is_unchanged() -> (
-    None
-):
-    trait, in_flavor = (
-        "OWNER_NOVA",
-        r"flavor extra spec trait:OWNER_NOVA=forbidden.*on unsuffixed",
-    )
-    both = r"OWNER_NOVA is both required \(.: x\) and forbidden \(.: y\)"
-    refused: list[tuple[list[Requirements], dict[str, str], set[str], str]] = [
-        ([require(trait, "x"), forbid(trait, "y")], {}, set(), both),
-        ([forbid(trait, "y"), require(trait, "x")], {}, set(), both),
-        (
-            [require(trait, "x", UNSUFFIXED), forbid(trait, "y", UNSUFFIXED)],
-            {},
-            set(),
-            both,
-        ),
-        (
-            [forbid(trait, "y")],
-            {},
-            {trait},
-            "the request spec's root_required",
-        ),
-        (
-            [forbid(trait, "y"), require("CUSTOM_X", "x", UNSUFFIXED)],
-            {},
-            {trait},
-            "the request spec's root_required",
-        ),
-        (
-            [require(trait, "x", UNSUFFIXED)],
-            {f"trait:{trait}": "forbidden"},
-            set(),
-            in_flavor,
-        ),
-    ]
-    for answers, extra_specs, root_required, message in refused:
-        spec = spec_of(extra_specs=extra_specs)
-        spec.root_required.update(root_required)
-        before = copy.deepcopy(spec)
-        with pytest.raises(
-            errors.ContradictingRequirements, match=message
-        ) as caught:
-            _pipeline(**dict(zip("ab", answers, strict=False))).apply(spec)
-        assert len(caught.value.requirements) == len(answers)
-        assert spec == before
+_REQUIRED = require("OWNER_NOVA", "x")
+_FORBIDDEN = forbid("OWNER_NOVA", "y")
+_REQUIRED_IN_GROUP = require("OWNER_NOVA", "x", UNSUFFIXED)
+_FORBIDDEN_IN_GROUP = forbid("OWNER_NOVA", "y", UNSUFFIXED)
+_OTHER_IN_GROUP = require("CUSTOM_X", "x", UNSUFFIXED)
+_BOTH = r"OWNER_NOVA is both required \(.: x\) and forbidden \(.: y\)"
+
+
+def _assert_contradiction(
+    spec: RequestSpec, message: str, *results: Requirements
+) -> None:
+    before = copy.deepcopy(spec)
+    pipeline = _pipeline(**dict(zip("ab", results, strict=False)))
+    with pytest.raises(
+        errors.ContradictingRequirements, match=message
+    ) as caught:
+        pipeline.apply(spec)
+    assert len(caught.value.requirements) == len(results)
+    assert spec == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (_REQUIRED, _FORBIDDEN),
+        (_FORBIDDEN, _REQUIRED),
+        (_REQUIRED_IN_GROUP, _FORBIDDEN_IN_GROUP),
+    ],
+    ids=["root", "forbidden first", "unsuffixed"],
+)
+def test_contradicting_requirements_are_refused_and_the_spec_is_unchanged(
+    first: Requirements, second: Requirements
+) -> None:
+    _assert_contradiction(spec_of(), _BOTH, first, second)
+
+
+@pytest.mark.parametrize(
+    "results",
+    [(_FORBIDDEN,), (_FORBIDDEN, _OTHER_IN_GROUP)],
+    ids=["alone", "with another"],
+)
+def test_contradiction_to_root_required_of_the_spec_is_refused(
+    results: tuple[Requirements, ...],
+) -> None:
+    spec = spec_of()
+    spec.root_required.add("OWNER_NOVA")
+    message = "the request spec's root_required"
+    _assert_contradiction(spec, message, *results)
+
+
+def test_contradiction_to_the_flavor_is_refused() -> None:
+    spec = spec_of(extra_specs={"trait:OWNER_NOVA": "forbidden"})
+    message = r"flavor extra spec trait:OWNER_NOVA=forbidden.*on unsuffixed"
+    _assert_contradiction(spec, message, _REQUIRED_IN_GROUP)
 
 
 def test_required_on_the_root_and_forbidden_elsewhere_is_no_contradiction() -> (
     None
 ):
-    spec, forbidden = (
-        spec_of(),
-        forbid("OWNER_NOVA", "y", UNSUFFIXED, ["hw_x=y"]),
-    )
-    decision = _pipeline(a=require("OWNER_NOVA", "x"), b=forbidden).apply(spec)
-    assert [each.properties for each in decision.requirements] == [
-        (),
-        ("hw_x=y",),
-    ]
-    assert (spec.root_required, spec.flavor.extra_specs) == (
-        {"OWNER_NOVA"},
-        {"trait:OWNER_NOVA": "forbidden"},
-    )
+    spec = spec_of()
+    forbidden = forbid("OWNER_NOVA", "y", UNSUFFIXED, ["hw_x=y"])
+    decision = _pipeline(a=_REQUIRED, b=forbidden).apply(spec)
+    properties = [each.properties for each in decision.requirements]
+    assert properties == [(), ("hw_x=y",)]
+    assert spec.root_required == {"OWNER_NOVA"}
+    assert spec.flavor.extra_specs == {"trait:OWNER_NOVA": "forbidden"}
 
 
-def test_a_filter_that_fails_is_named_and_nothing_is_changed() -> None:
-    wrong: Any = "x", Requirement(Trait("OWNER_NOVA"), "no", "root", "x")  # type: ignore[arg-type]
-    for answer, message in (
-        (ValueError("line 1\nline 2"), r"ValueError: 'line 1\\nline 2'"),
-        (None, "returned a NoneType"),
-        (True, "returned a bool"),
-        (
-            Requirements(wrong[:1]),
-            "its Requirements have a part of another type",
-        ),
-        (
-            Requirements(wrong[1:]),
-            "its Requirements have a part of another type",
-        ),
-        (
-            Requirements(
-                (Requirement(Trait("virtio,!X"), True, "root", "x"),)
-            ),
-            "not a trait name",
-        ),
-        (
-            require("OWNER_NOVA", "x", "no_such_group"),
-            "no group 'no_such_group'",
-        ),
-        (
-            Requirements(
-                aggregates=(AggregateRequirement(("x",), True, "x"),)
-            ),
-            "'it returned .* not the UUID of an aggre",
-        ),
-    ):
-        spec = spec_of({"hw_time_hpet": "true"})
-        with pytest.raises(
-            errors.FilterFailed, match=f"(?s)'bad' failed with .*{message}"
-        ) as caught:
-            _pipeline(good=require("OWNER_NOVA", "x"), bad=answer).apply(spec)
-        assert spec == spec_of({"hw_time_hpet": "true"})
-        assert "\n" not in str(caught.value)
-        assert caught.value.__cause__ is answer or not isinstance(
-            answer, Exception
-        )
+def _requirement(trait: str, required: Any) -> Requirements:
+    return Requirements((Requirement(Trait(trait), required, "root", "x"),))
+
+
+_TEXT: Any = ("x",)
+_OTHER_TYPE = "its Requirements have a part of another type"
+_FAILURES: dict[str, tuple[object, str]] = {
+    "two lines": (
+        ValueError("line 1\nline 2"),
+        r"ValueError: 'line 1\\nline 2'",
+    ),
+    "None": (None, "returned a NoneType"),
+    "boolean": (True, "returned a bool"),
+    "text in it": (Requirements(_TEXT), _OTHER_TYPE),
+    "text for a boolean": (_requirement("OWNER_NOVA", "no"), _OTHER_TYPE),
+    "no trait": (_requirement("virtio,!X", True), "not a trait name"),
+    "no group": (
+        require("OWNER_NOVA", "x", "no_such_group"),
+        "no group 'no_such_group'",
+    ),
+    "no aggregate": (
+        Requirements(aggregates=(AggregateRequirement(("x",), True, "x"),)),
+        "'it returned .* not the UUID of an aggre",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", _FAILURES)
+def test_a_filter_that_fails_is_named_and_nothing_is_changed(
+    what: str,
+) -> None:
+    result, message = _FAILURES[what]
+    spec = spec_of({"hw_time_hpet": "true"})
+    with pytest.raises(
+        errors.FilterFailed, match=f"(?s)'bad' failed with .*{message}"
+    ) as caught:
+        _pipeline(good=_REQUIRED, bad=result).apply(spec)
+    assert spec == spec_of({"hw_time_hpet": "true"})
+    assert "\n" not in str(caught.value)
+    if isinstance(result, Exception):
+        assert caught.value.__cause__ is result
 
 
 def test_a_filter_that_rejects_is_named_with_its_time() -> None:
     with pytest.raises(errors.NoAggregate) as caught:
-        _pipeline(
-            a=require("OWNER_NOVA", "x"),
-            bad=errors.NoAggregate("No rack", "Add one."),
-        ).apply(spec_of())
+        rejection = errors.NoAggregate("No rack", "Add one.")
+        _pipeline(a=_REQUIRED, bad=rejection).apply(spec_of())
     assert caught.value.filter == "bad"
     run = caught.value.runs[-1]
     assert run[:3] == ("bad", (), ())
     assert 0 <= run.seconds < 10
 
 
-def test_a_filter_gets_the_facts_it_needs_and_nothing_that_it_does_not_declare() -> (
-    None
-):
-    with pytest.raises(
-        errors.MissingFact,
-        match=(
-            "filter 'f' needs the fact 'down', .* Pass its value among the"
-            " facts, or UNK"
-        ),
-    ):
-        Pipeline([as_filter("f", lambda _request, *, down: down, {"down"})])
-    pipeline = Pipeline(
-        [
-            as_filter(
-                "f", lambda request: require("CUSTOM_X", request.project_id)
-            )
-        ]
+def test_a_filter_gets_the_facts_it_needs() -> None:
+    needing = as_filter("f", lambda _request, *, down: down, {"down"})
+    message = (
+        "filter 'f' needs the fact 'down', .* Pass its value among the facts,"
+        " or UNK"
     )
+    with pytest.raises(errors.MissingFact, match=message):
+        Pipeline([needing])
+
+
+def test_a_filter_gets_no_field_that_it_does_not_declare() -> None:
+    def reads(request: Request) -> Requirements:
+        return require("CUSTOM_X", str(request.project_id))
+
+    pipeline = Pipeline([as_filter("f", reads)])
     with pytest.raises(errors.FilterFailed, match="without @Declaration"):
         pipeline.apply(spec_of())
 
@@ -299,23 +287,27 @@ class _Frozen(frozenset[str]):
     """A set that cannot be written to."""
 
 
-def test_nothing_is_written_if_one_part_cannot_be_written() -> None:
-    """Root, then a group whose traits are frozen, or no flavor: the root stays
-    as it was.
-    """
-    groups = [RequestGroup("port", {"VGPU": 1}, _Frozen())]
-    for spec, scope in (
-        (spec_of(requested_resources=groups), "port"),
+_PORT = RequestGroup("port", {"VGPU": 1}, _Frozen())
+
+
+@pytest.mark.parametrize(
+    ("spec", "scope"),
+    [
+        (spec_of(requested_resources=[_PORT]), "port"),
         (objects.RequestSpec(image=None), UNSUFFIXED),
+    ],
+    ids=["frozen traits", "no flavor"],
+)
+def test_nothing_is_written_if_one_part_cannot_be_written(
+    spec: Any, scope: str
+) -> None:
+    """The root comes first, and stays as it was."""
+    pipeline = _pipeline(a=_REQUIRED, b=require("OWNER_NOVA", "x", scope))
+    with pytest.raises(
+        errors.UnsuitableRequestSpec, match="A RequestSpec is no"
     ):
-        with pytest.raises(
-            errors.UnsuitableRequestSpec, match="A RequestSpec is no"
-        ):
-            _pipeline(
-                a=require("OWNER_NOVA", "x"),
-                b=require("OWNER_NOVA", "x", scope),
-            ).apply(spec)
-        assert not spec.root_required
+        pipeline.apply(spec)
+    assert not spec.root_required
 
 
 class _ReadOnly(RequestSpec):
@@ -350,15 +342,9 @@ def test_flavor_that_cannot_be_replaced_is_refused_and_nothing_is_written(
     spec: RequestSpec, problem: str
 ) -> None:
     chosen = spec.flavor
-    answers = {
-        "a": require("OWNER_NOVA", "x"),
-        "b": require("OWNER_NOVA", "x", UNSUFFIXED),
-    }
-    with pytest.raises(
-        errors.UnsuitableRequestSpec,
-        match=f"{problem}.*It needs a flavor that can be copied and replaced",
-    ):
-        _pipeline(**answers).apply(spec)
+    message = f"{problem}.*It needs a flavor that can be copied and replaced"
+    with pytest.raises(errors.UnsuitableRequestSpec, match=message):
+        _pipeline(a=_REQUIRED, b=_REQUIRED_IN_GROUP).apply(spec)
     assert not spec.root_required
     assert spec.flavor is chosen
     assert not spec.flavor.extra_specs
@@ -367,9 +353,8 @@ def test_flavor_that_cannot_be_replaced_is_refused_and_nothing_is_written(
 def test_warning_about_many_unknown_extra_specs_is_truncated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pipeline_of("deploy_config").apply(
-        spec_of({}, {f"deploy-config:{number}": "x" for number in range(500)})
-    )
+    unknown = {f"deploy-config:{number}": "x" for number in range(500)}
+    pipeline_of("deploy_config").apply(spec_of({}, unknown))
     (warning,) = [
         record.message
         for record in caplog.records

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What one process reads, others use: no wrong value, one reader at a time,
-and another one where it dies or stops.
-"""
+"""Sharing of facts: one reader at a time, and no wrong value."""
 
 import json
 import time
@@ -45,23 +43,27 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fate", "readings"), [("none", 1), ("KILL", 2), ("STOP", 2)]
+    ("fate", "readings", "alive", "equal"),
+    [
+        ("none", 1, 6, 6),
+        ("KILL", 2, 5, 5),
+        # The process that was stopped has the value that it has read.
+        ("STOP", 2, 6, 5),
+    ],
+    ids=["none", "KILL", "STOP"],
 )
 def test_one_of_the_forked_workers_reads_and_another_one_where_it_dies_or_stops(
-    fate: str, readings: int, tmp_path: Path
+    fate: str, readings: int, alive: int, equal: int, tmp_path: Path
 ) -> None:
     log = tmp_path / "readings"
     found = workers(6, fate, log)
     readers = log.read_text(encoding="utf-8").splitlines()
-    assert (len(readers), len(found)) == (readings, 6 - (fate == "KILL"))
-    # All have the value of the last reader, but one that was stopped, which
-    # has its own.
-    assert sum(value == ["read", readers[-1]] for value, _, _ in found) == (
-        6 if fate == "none" else 5
-    )
-    assert max(seconds for _, seconds, _ in found) < (
-        3 if fate != "STOP" else 8
-    )
+    assert len(readers) == readings
+    assert len(found) == alive
+    values = [value for value, _, _ in found]
+    assert values.count(["read", readers[-1]]) == equal
+    longest = 8.0 if fate == "STOP" else 3.0
+    assert max(seconds for _, seconds, _ in found) < longest
 
 
 def _entry(
@@ -107,168 +109,173 @@ _ENTRIES: dict[str, tuple[Callable[[], bytes | str], bool]] = {
 @pytest.mark.parametrize("what", _ENTRIES)
 def test_wrong_entry_of_a_cache_means_reading_oneself(what: str) -> None:
     make, is_used = _ENTRIES[what]
-    region, read = _Region(), CountingReader()
-    fact = shared_fact(read, 60, (SharedCache(region).store,))
+    region = _Region()
+    reader = CountingReader()
+    fact = shared_fact(reader, 60, (SharedCache(region).store,))
     fact(None)
+    region.values[_key_in(region)] = make()
+    value = fact(None).value
+    if is_used:
+        assert value == 7
+        assert reader.read == 1
+    else:
+        assert value == 2
+        assert reader.read == 2
+
+
+def _key_in(region: _Region) -> str:
     (key,) = (each for each in region.values if not each.endswith(":reader"))
-    region.values[key] = make()
-    assert (fact(None).value, read.read) == ((7, 1) if is_used else (2, 2))
+    return key
 
 
 def test_entry_under_the_key_of_another_fact_is_not_used() -> None:
-    """Two facts with values of one type: what one says must not become the
-    other.
-    """
+    """The values of both facts have one type."""
     region = _Region()
     make = SharedCache(region).store
-    facts = {
-        name: SharedFact(name, CountingReader(), 60, [make(name, "")])
+    coverage, nested = (
+        SharedFact(name, CountingReader(), 60, [make(name, "")])
         for name in ("coverage", "nested")
-    }
-    facts["coverage"](None)
-    (entry,) = (
-        each
-        for key, each in region.values.items()
-        if not key.endswith(":reader")
     )
+    coverage(None)
+    entry = region.values[_key_in(region)]
     make("nested", "").put(entry)
-    assert facts["nested"]._levels[-1].latest() is None
-    assert facts["coverage"]._levels[-1].latest() is not None
+    assert nested._levels[-1].latest() is None
+    assert coverage._levels[-1].latest() is not None
 
 
 def test_value_of_a_clock_ahead_is_used_no_longer_than_any_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    region, read = _Region(), CountingReader()
-    fact = shared_fact(read, 60, (SharedCache(region).store,))
+    region = _Region()
+    fact = shared_fact(CountingReader(), 60, (SharedCache(region).store,))
     fact(None)
-    (key,) = (each for each in region.values if not each.endswith(":reader"))
-    region.values[key] = _entry(at=300)
+    region.values[_key_in(region)] = _entry(at=300)
     assert fact(None).value == 7
     now = time.monotonic() + 61
     monkeypatch.setattr(time, "monotonic", lambda: now)
     assert fact(None).value == 2
 
 
-def test_cache_that_fails_or_is_slow_is_left_alone_and_told_of_once(
+_MODULE = "os_prefilter.adapters.shared_cache"
+_FAILS = (
+    "The cache in which schedulers share what they read fails, so each reads"
+    " itself: "
+)
+_WORKS = "The cache in which schedulers share what they read works again."
+
+
+def _refuse() -> None:
+    raise ConnectionRefusedError("memcached is down")
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        each.getMessage() for each in caplog.records if each.name == _MODULE
+    ]
+
+
+def test_cache_that_fails_is_left_alone_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    region = _Region()
+    region.fail = _refuse
+    fact = shared_fact(CountingReader(), 0, (SharedCache(region).store,))
+    assert [fact(None).value for _ in range(3)] == [1, 2, 3]
+    assert _logged(caplog) == [f"{_FAILS}ConnectionRefusedError"]
+
+
+def test_cache_that_is_slow_is_left_alone_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail() -> None:
-        raise ConnectionRefusedError("memcached is down")
-
-    caplog.set_level("INFO")
-    region, read = _Region(), CountingReader()
-    region.fail = fail
-    fact = shared_fact(read, 0, (SharedCache(region).store,))
-    assert [fact(None).value for _ in range(3)] == [1, 2, 3]
-    monkeypatch.setattr("os_prefilter.adapters.shared_cache._LEFT_ALONE", 0.0)
+    monkeypatch.setattr(f"{_MODULE}._LEFT_ALONE", 0.0)
+    monkeypatch.setattr(f"{_MODULE}._SLOW", 0.001)
+    region = _Region()
     region.fail = lambda: time.sleep(0.1)
-    monkeypatch.setattr("os_prefilter.adapters.shared_cache._SLOW", 0.001)
-    slow = shared_fact(read, 0, (SharedCache(region).store,))
-    assert slow(None).value == 4
+    fact = shared_fact(CountingReader(), 0, (SharedCache(region).store,))
+    assert fact(None).value == 1
+    assert _logged(caplog) == [f"{_FAILS}it took more than 0.001 seconds"]
+
+
+def test_cache_that_works_again_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(f"{_MODULE}._LEFT_ALONE", 0.0)
+    monkeypatch.setattr(f"{_MODULE}._SLOW", 60)
+    region = _Region()
+    cache = SharedCache(region)
+    region.fail = _refuse
+    assert not cache.set("x", b"")
     region.fail = lambda: None
-    monkeypatch.setattr("os_prefilter.adapters.shared_cache._SLOW", 60)
-    cached = SharedCache(region)
-    for region.fail, is_set in ((fail, False), (lambda: None, True)):
-        assert cached.set("x", b"") is is_set
-    told = [
-        each.getMessage()
-        for each in caplog.records
-        if each.name == "os_prefilter.adapters.shared_cache"
-    ]
-    fails = (
-        "The cache in which schedulers share what they read fails, so each"
-        " reads itself: "
-    )
-    assert [each.removeprefix(fails) for each in told] == [
-        "ConnectionRefusedError",
-        "it took more than 0.001 seconds",
-        "ConnectionRefusedError",
-        "The cache in which schedulers share what they read works again.",
-    ]
+    assert cache.set("x", b"")
+    assert _logged(caplog) == [f"{_FAILS}ConnectionRefusedError", _WORKS]
 
 
 def test_value_that_was_read_meanwhile_is_not_replaced_by_an_older_one() -> (
     None
 ):
-    """As by a reader that was paused for a minute, while another one took
-    over.
-    """
+    """As by a reader that was paused while another one took over."""
     region = _Region()
     other = shared_fact(CountingReader(), 60, (SharedCache(region).store,))
+    third = shared_fact(CountingReader(), 60, (SharedCache(region).store,))
 
     def meanwhile() -> None:
         (reader,) = region.values
         region.values[reader] = b""
         other(None)
 
-    slow = CountingReader(take=meanwhile)
-    slow.read = 41
-    assert (
-        shared_fact(slow, 60, (SharedCache(region).store,))(None).value == 42
-    )
-    assert (
-        shared_fact(CountingReader(), 60, (SharedCache(region).store,))(
-            None
-        ).value
-        == 1
-    )
+    reader = CountingReader(take=meanwhile)
+    reader.read = 41
+    slow = shared_fact(reader, 60, (SharedCache(region).store,))
+    assert slow(None).value == 42
+    assert third(None).value == 1
 
 
 def test_time_of_a_failed_reading_leaves_out_the_wait_for_another_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    turns, begun = iter((False, False, True)), time.monotonic()
+    turns = iter((False, False, True))
+    begun = time.monotonic()
     monkeypatch.setattr(
         InheritedStore, "lease", lambda *_: nullcontext(next(turns))
     )
+    reader = CountingReader(take=Mock(side_effect=OSError("no answer")))
+    fact = shared_fact(reader, 60, (InheritedStore,))
     with pytest.raises(FailedReading, match="^OSError: no answer$") as failed:
-        shared_fact(
-            CountingReader(take=Mock(side_effect=OSError("no answer"))),
-            60,
-            (InheritedStore,),
-        )(None)
+        fact(None)
     # Each wait takes 0.05 seconds or more.
     assert 0 <= failed.value.seconds < time.monotonic() - begun - 0.1
 
 
 def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:
-    region = _Region()
-    facts = [
-        shared_fact(
-            CountingReader(), 60, (InheritedStore, SharedCache(region).store)
-        )
-        for _ in range(2)
-    ]
-    facts[0](None)
-    facts[0]._read_at -= 50
-    facts[0].share(9)
-    assert facts[0].nearest() == 9
-    assert facts[1].nearest() is None
-    measured = facts[1](None)
+    stores = (InheritedStore, SharedCache(_Region()).store)
+    ours = shared_fact(CountingReader(), 60, stores)
+    theirs = shared_fact(CountingReader(), 60, stores)
+    ours(None)
+    ours._read_at -= 50
+    ours.share(9)
+    assert ours.nearest() == 9
+    assert theirs.nearest() is None
+    measured = theirs(None)
     assert measured.value == 9
     assert 50 <= measured.age < 60
 
 
 def test_hosts_that_another_process_learned_join_the_sample() -> None:
-    host, contexts = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77", list[object]()
+    host = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77"
+    contexts: list[object] = []
 
     class Reader(HostsInProcess):
         def some_hosts(self, context: object) -> tuple[str, ...]:
             contexts.append(context)
             return ()
 
-    reader, store = (
-        Reader({host: frozenset(("COMPUTE_NODE",))}),
-        InheritedStore("host_sample", ""),
-    )
-    ours, theirs = (
-        HostTraits(reader, 60, (lambda *_: store,)) for _ in range(2)
-    )
+    reader = Reader({host: frozenset(("COMPUTE_NODE",))})
+    store = InheritedStore("host_sample", "")
+    ours = HostTraits(reader, 60, (lambda *_: store,))
+    theirs = HostTraits(reader, 60, (lambda *_: store,))
     for each in (theirs, ours):
         each.preferred((), "context", time.monotonic() + 60)
     assert theirs.add([host])
-    assert (list(ours.as_others_know_it().traits), contexts) == (
-        [host],
-        ["context"],
-    )
+    assert list(ours.as_others_know_it().traits) == [host]
+    assert contexts == ["context"]

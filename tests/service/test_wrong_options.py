@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A wrong value of an option stops the service with one line that names it and
-says what to do.
-"""
+"""A wrong value of an option stops the service, with one line of advice."""
 
 from pathlib import Path
 
@@ -197,16 +195,17 @@ def _started(path: Path, lines: str) -> Service:
     return Service.from_conf(conf)
 
 
-@pytest.mark.parametrize(("option", "lines", "told"), _WRONG)
+@pytest.mark.parametrize(
+    ("option", "lines", "message"),
+    _WRONG,
+    ids=[lines.replace("\n", " ") for _, lines, _ in _WRONG],
+)
 def test_wrong_value_stops_the_service_with_one_line_that_names_option_and_fix(
-    option: str, lines: str, told: str, nova_conf: Path
+    option: str, lines: str, message: str, nova_conf: Path
 ) -> None:
-    """One error class, one line: the group, the option, the value or the file,
-    and what to do next.
-    """
-    with pytest.raises(
-        ConfigurationError, match=told.replace("FILE", str(nova_conf))
-    ) as raised:
+    """The line has the group, the option, the value or file, and advice."""
+    expected = message.replace("FILE", str(nova_conf))
+    with pytest.raises(ConfigurationError, match=expected) as raised:
         _started(nova_conf, lines)
     text = str(raised.value)
     assert text.isprintable()
@@ -217,36 +216,34 @@ def test_wrong_value_stops_the_service_with_one_line_that_names_option_and_fix(
 
 
 def test_every_option_has_a_case_with_a_wrong_value() -> None:
-    assert {option for option, _, _ in _WRONG} == {
-        option.name for option in OPTIONS
-    }
+    options_with_a_case = {option for option, _, _ in _WRONG}
+    assert options_with_a_case == {option.name for option in OPTIONS}
 
 
-def test_edge_value_of_an_option_is_accepted(nova_conf: Path) -> None:
-    empty = (
-        "enabled_filters",
-        "foreign_owner_traits",
-        "rules_dirs",
-        "config_templates",
-        "emulated_architectures",
-    )
-    edges = (
+@pytest.mark.parametrize(
+    "line",
+    [
+        "enabled_filters =",
+        "foreign_owner_traits =",
+        "rules_dirs =",
+        "config_templates =",
+        "emulated_architectures =",
         "facts_interval = 0",
         "reported_traits = *",
         "emulated_architectures = aarch64, i686",
         "rules_dirs = /no",
-    )
-    for line in (
-        *(f"{name} =" for name in empty),
-        *edges,
         "facts_interval = 1800",
         "decision_history = 1",
-    ):
-        assert _started(nova_conf, line).filters == ()
+    ],
+)
+def test_edge_value_of_an_option_is_accepted(
+    line: str, nova_conf: Path
+) -> None:
+    assert _started(nova_conf, line).filters == ()
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "warning"),
     [
         (
             "enabled_filtres = hpet",
@@ -274,37 +271,40 @@ def test_edge_value_of_an_option_is_accepted(nova_conf: Path) -> None:
             "[Prefilter]\nwarp = 9",
             "[prefilter] has no option 'warp'; the line is ignored.",
         ),
-        (
-            (
-                "enabled_filters = noop\nwait_for_reports ="
-                " no\n[filter_scheduler]\nwarp = 9\n[placement]\nuser = x"
-            ),
-            "",
-        ),
     ],
+    ids=["option", "capitals", "unlike any", "section", "capital section"],
 )
 def test_name_that_no_option_has_is_warned_of_with_the_nearest(
-    lines: str, told: str, nova_conf: Path, caplog: pytest.LogCaptureFixture
+    lines: str, warning: str, nova_conf: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _started(nova_conf, lines)
-    warnings = [
+    assert _warnings(caplog) == [f"{nova_conf}: {warning}"]
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
         each.getMessage()
         for each in caplog.records
         if each.levelname == "WARNING"
     ]
-    assert warnings == [f"{nova_conf}: {told}"] * bool(told)
+
+
+def test_known_options_and_other_sections_are_not_warned_of(
+    nova_conf: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = "enabled_filters = noop\nwait_for_reports = no"
+    others = "[filter_scheduler]\nwarp = 9\n[placement]\nuser = x"
+    _started(nova_conf, f"{ours}\n{others}")
+    assert _warnings(caplog) == []
 
 
 def test_names_in_a_directory_of_configuration_are_read_as_well(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "a.conf").write_text(
-        "[prefilter]\nenabled_filter = hpet\n", encoding="utf-8"
-    )
+    lines = "[prefilter]\nenabled_filter = hpet\n"
+    (tmp_path / "a.conf").write_text(lines, encoding="utf-8")
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[str(tmp_path)])
     Service.from_conf(conf)
-    assert (
-        f"{tmp_path}/a.conf: [prefilter] has no option 'enabled_filter'"
-        in caplog.text
-    )
+    message = f"{tmp_path}/a.conf: [prefilter] has no option 'enabled_filter'"
+    assert message in caplog.text

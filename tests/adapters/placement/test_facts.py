@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which compute nodes have reported, by a real Placement: the same as by
-looking at each host, in few requests.
-"""
+"""Facts of a real Placement: exact, in few requests, the same by JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -15,7 +13,12 @@ from os_prefilter.adapters.placement.facts import (
     ReadReports,
     placement_facts,
 )
-from os_prefilter.hosts.marker_traits import REPORTED, keys_in, names_with
+from os_prefilter.hosts.marker_traits import (
+    REPORTED,
+    TraitGroup,
+    keys_in,
+    names_with,
+)
 from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.facts_from_conf import shared
 from os_prefilter.service.shared import InheritedStore
@@ -32,15 +35,14 @@ from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.placements import Observed, answering, provider, put_traits
 from tests.support.reporting_fleets import RECOMMENDED, fleet_of, wanted_by
 
-_HPET, _MACHINES = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_COMPUTE_MACHINE_PC"
+_HPET = "CUSTOM_COMPUTE_TIME_HPET"
+_MACHINES = "CUSTOM_COMPUTE_MACHINE_PC"
 _GROUPS = tuple(
     group for group in EVERY_GROUP if group.traits & {_HPET, _MACHINES}
 )
-_ALL, _ONE, _OTHER = (
-    marker_of(_HPET, _MACHINES),
-    marker_of(_HPET),
-    marker_of(_MACHINES),
-)
+_ALL = marker_of(_HPET, _MACHINES)
+_ONE = marker_of(_HPET)
+_OTHER = marker_of(_MACHINES)
 _EVERY_KEY = sorted(key for group in EVERY_GROUP for key in group.keys)
 _TRAITS = sorted({trait for group in EVERY_GROUP for trait in group.traits})
 _IN_USE = "GET /traits?associated=true"
@@ -54,21 +56,14 @@ def _random_fleet(seed: int) -> Fleet:
         share = random.choice((0.0, 0.05, 0.3))
         traits = {trait for trait in _TRAITS if random.random() < share}
         if random.random() < 0.7:
-            keys = random.sample(
-                _EVERY_KEY, random.choice((40, 90, 250, len(_EVERY_KEY)))
-            )
+            number = random.choice((40, 90, 250, len(_EVERY_KEY)))
+            keys = random.sample(_EVERY_KEY, number)
             traits.update(names_with(REPORTED, keys))
         nodes.append(traits)
-    others = provider(
-        "neutron",
-        "",
-        "",
-        (
-            provider(
-                "br0", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_VNIC_TYPE_NORMAL"
-            ),
-        ),
+    bridge = provider(
+        "br0", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_VNIC_TYPE_NORMAL"
     )
+    others = provider("neutron", "", "", (bridge,))
     return Fleet((*fleet_of(nodes).hosts, others))
 
 
@@ -76,28 +71,31 @@ def test_a_part_is_reported_if_and_only_if_every_compute_node_has_reported_it() 
     None
 ):
     """By Placement, by the fleet, and by looking at each host."""
-    states = []
+    states = set()
     for seed in range(times(6)):
         fleet = _random_fleet(seed)
         with EmbeddedPlacement(fleet) as placement:
-            asked = ReadReports(placement.client, EVERY_GROUP)()
-        told = reports_of(fleet, EVERY_GROUP)
-        assert (asked, asked.in_use) == (told, told.in_use)
-        nodes = [host for host in fleet.hosts if "COMPUTE_NODE" in host.traits]
+            by_placement = ReadReports(placement.client, EVERY_GROUP)()
+        by_fleet = reports_of(fleet, EVERY_GROUP)
+        assert by_placement == by_fleet
+        assert by_placement.in_use == by_fleet.in_use
         reported = {
             host.name: host.traits | keys_in(REPORTED, host.traits)
-            for host in nodes
+            for host in fleet.hosts
+            if "COMPUTE_NODE" in host.traits
         }
         for group in EVERY_GROUP:
+            signs = group.keys | group.implied_by
             silent = [
                 name
                 for name, found in reported.items()
-                if found.isdisjoint(group.keys | group.implied_by)
+                if found.isdisjoint(signs)
             ]
-            states.append(bool(silent))
+            states.add(bool(silent))
+            expected = Unreported.of(silent)
             for trait in group.traits:
-                assert asked.unreported[trait] == Unreported.of(silent), group
-    assert {False, True} == set(states)
+                assert by_placement.unreported[trait] == expected, group
+    assert states == {False, True}
 
 
 _SENT = [
@@ -121,7 +119,11 @@ _SENT = [
 ]
 
 
-@pytest.mark.parametrize(("nodes", "sent"), _SENT)
+@pytest.mark.parametrize(
+    ("nodes", "sent"),
+    _SENT,
+    ids=["all reported", "no node", "none reported", "one each", "by trait"],
+)
 def test_reading_sends_no_query_for_traits_that_no_provider_has(
     nodes: Sequence[set[str]], sent: list[str]
 ) -> None:
@@ -129,134 +131,131 @@ def test_reading_sends_no_query_for_traits_that_no_provider_has(
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
         ReadReports(observed.client, _GROUPS)()
-    assert (observed.sent[0], observed.sent[-1], sorted(observed.sent)) == (
-        sent[0],
-        sent[-1],
-        sorted(sent),
-    )
+    assert observed.sent[0] == sent[0]
+    assert observed.sent[-1] == sent[-1]
+    assert sorted(observed.sent) == sorted(sent)
 
 
-def test_host_whose_marker_changes_between_two_requests_has_reported() -> None:
-    """Its new marker is no trait in use yet when the first request is
-    answered.
-    """
-    for before, after in ((_ALL, _ONE), (_OTHER, _ONE)):
-        with EmbeddedPlacement(fleet_of([{before}, {_ALL}])) as placement:
-            placement.know([_ONE])
+@pytest.mark.parametrize("before", [_ALL, _OTHER], ids=["more", "others"])
+def test_host_whose_marker_changes_between_two_requests_has_reported(
+    before: str,
+) -> None:
+    """Its new marker is not in use at the first request."""
+    with EmbeddedPlacement(fleet_of([{before}, {_ALL}])) as placement:
+        placement.know([_ONE])
 
-            def change(
-                _method: str,
-                url: str,
-                placement: EmbeddedPlacement = placement,
-                old: str = before,
-            ) -> None:
-                if (
-                    "resource_providers?" in url
-                    and _ONE not in placement.client.traits_in_use()
-                ):
-                    put_traits(
-                        placement,
-                        lambda traits: traits.symmetric_difference_update(
-                            {old, _ONE}
-                        ),
-                        "host-0",
-                    )
+        def change(_method: str, url: str) -> None:
+            if "resource_providers?" not in url:
+                return
+            if _ONE not in placement.client.traits_in_use():
+                put_traits(placement, replace, "host-0")
 
-            found = ReadReports(Observed(placement, change).client, _GROUPS)()
-        assert (found, found.unreported[_HPET].number) == (
-            reports_of(fleet_of([{after}, {_ALL}]), _GROUPS),
-            0,
-        )
+        def replace(traits: set[str]) -> None:
+            traits.remove(before)
+            traits.add(_ONE)
+
+        found = ReadReports(Observed(placement, change).client, _GROUPS)()
+    assert found == reports_of(fleet_of([{_ONE}, {_ALL}]), _GROUPS)
+    assert found.unreported[_HPET].number == 0
 
 
-def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_fits_any_web_server() -> (
-    None
-):
-    groups = wanted_groups(*configured_filters(conf_with(**RECOMMENDED)))
-    every = set(names_with(REPORTED, wanted_by()))
-    many = [
-        set(
-            names_with(REPORTED, {*_GROUPS[1].keys, *_EVERY_KEY[at : at + 40]})
-        )
-        for at in range(40)
-    ]
-    for markers, groups_read in (([every], groups), (many, _GROUPS)):
-        fleet = fleet_of([*markers, set(_TRAITS), set()] * 3)
-        with EmbeddedPlacement(fleet) as placement:
-            observed = Observed(placement)
-            assert ReadReports(observed.client, groups_read)() == reports_of(
-                fleet, groups_read
-            )
-        assert (
-            4
-            <= len(observed.sent)
-            <= len(groups_read) + sum(map(len, markers)) + 2
-        )
-        assert max(map(len, observed.sent)) < 4096
+def _many_markers() -> list[set[str]]:
+    keys = [{*_GROUPS[1].keys, *_EVERY_KEY[at : at + 40]} for at in range(40)]
+    return [set(names_with(REPORTED, each)) for each in keys]
 
 
-def test_what_one_process_has_read_is_the_same_for_another_with_these_options_or_refused() -> (
-    None
-):
-    ours: dict[str, Any] = {"enabled_filters": ["image_metadata"]}
-    others = {
-        **ours,
-        "owner_trait": "CUSTOM_OWNER_US",
-        "emulated_architectures": ["aarch64"],
-    }
-    both, stores = (
-        (conf_with(**ours), conf_with(**others)),
-        (cache(InheritedStore),),
-    )
-    with EmbeddedPlacement(
-        fleet_of(
-            [{"CUSTOM_OWNER_US", *names_with(REPORTED, wanted_by(**others))}]
-        )
-    ) as placement:
+@pytest.mark.parametrize(
+    ("markers", "groups"),
+    [
+        (
+            [set(names_with(REPORTED, wanted_by()))],
+            wanted_groups(*configured_filters(conf_with(**RECOMMENDED))),
+        ),
+        (_many_markers(), _GROUPS),
+    ],
+    ids=["one set of markers", "many sets"],
+)
+def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_fits_any_web_server(
+    markers: list[set[str]], groups: Sequence[TraitGroup]
+) -> None:
+    fleet = fleet_of([*markers, set(_TRAITS), set()] * 3)
+    with EmbeddedPlacement(fleet) as placement:
         observed = Observed(placement)
-        facts = [placement_facts(conf, observed.client) for conf in both]
-        processes = [shared(each, 60, stores) for each in facts * 2]
-        values = [
-            {name: read(None).value for name, read in each.items()}
-            for each in processes[:2]
-        ]
-        assert [vars(each["reports"]) for each in values] == [
-            vars(each["reports"](None)) for each in facts
-        ]
+        found = ReadReports(observed.client, groups)()
+    assert found == reports_of(fleet, groups)
+    most = len(groups) + sum(map(len, markers)) + 2
+    assert 4 <= len(observed.sent) <= most
+    assert max(map(len, observed.sent)) < 4096
+
+
+_OURS: dict[str, Any] = {"enabled_filters": ["image_metadata"]}
+_OTHERS = {
+    **_OURS,
+    "owner_trait": "CUSTOM_OWNER_US",
+    "emulated_architectures": ["aarch64"],
+}
+
+
+def _values(readers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: read(None).value for name, read in readers.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "is_other"),
+    [(_OURS, False), (_OTHERS, True)],
+    ids=["ours", "others"],
+)
+def test_what_one_process_has_read_is_the_same_for_another_with_these_options(
+    options: dict[str, Any], is_other: bool
+) -> None:
+    """They share stores with a process that has other options."""
+    conf = conf_with(**options)
+    conf_of_others = conf_with(**(_OURS if is_other else _OTHERS))
+    stores = (cache(InheritedStore),)
+    traits = {"CUSTOM_OWNER_US", *names_with(REPORTED, wanted_by(**_OTHERS))}
+    with EmbeddedPlacement(fleet_of([traits])) as placement:
+        observed = Observed(placement)
+        facts = placement_facts(conf_of_others, observed.client)
+        _values(shared(facts, 60, stores))
+        facts = placement_facts(conf, observed.client)
+        values = _values(shared(facts, 60, stores))
+        read_again: Any = facts["reports"](None)
+        assert vars(values["reports"]) == vars(read_again)
         observed.hook = answering((500, {}))
-        assert values == [
-            {name: read(None).value for name, read in each.items()}
-            for each in processes[2:]
-        ]
-    for conf, each, is_other in zip(both, values, (False, True), strict=True):
-        assert each["known_traits"] > traits_to_create(
-            *configured_filters(conf)
-        )
-        assert (
-            each["owner_coverage"],
-            any(each["reports"].unreported.values()),
-        ) == (is_other, not is_other)
-    groups = [[0]] * len(wanted_groups(*configured_filters(both[0])))
-    wrong: dict[str, list[Any]] = {
-        "reports": [
-            [[], []],
-            [groups, ["a b"]],
-            *(
-                [[bad, *groups[1:]], []]
-                for bad in ([1], [True, "h"], [0, "h"])
-            ),
-        ],
-        "known_traits": [
-            None,
-            {"COMPUTE_NODE": 1},
-            [1],
-            ["COMPUTE_NODE", "a b"],
-            ["HW_CPU_X86_VMX"],
-        ],
-        "nested_providers": [None, 1, "true"],
-    }
-    for name, documents in wrong.items():
-        reader: Any = placement_facts(both[0], placement.client)[name]
-        for document in documents:
-            with pytest.raises((TypeError, ValueError)):
-                reader.from_json(document)
+        assert _values(shared(facts, 60, stores)) == values
+    assert values["known_traits"] > traits_to_create(*configured_filters(conf))
+    assert values["owner_coverage"] is is_other
+    assert any(values["reports"].unreported.values()) is not is_other
+
+
+_GROUPS_READ = [[0]] * len(
+    wanted_groups(*configured_filters(conf_with(**_OURS)))
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("reports", [[], []]),
+        ("reports", [_GROUPS_READ, ["a b"]]),
+        ("reports", [[[1], *_GROUPS_READ[1:]], []]),
+        ("reports", [[[True, "h"], *_GROUPS_READ[1:]], []]),
+        ("reports", [[[0, "h"], *_GROUPS_READ[1:]], []]),
+        ("known_traits", None),
+        ("known_traits", {"COMPUTE_NODE": 1}),
+        ("known_traits", [1]),
+        ("known_traits", ["COMPUTE_NODE", "a b"]),
+        ("known_traits", ["HW_CPU_X86_VMX"]),
+        ("nested_providers", None),
+        ("nested_providers", 1),
+        ("nested_providers", "true"),
+    ],
+    ids=range(13),
+)
+def test_wrong_document_of_another_process_is_refused(
+    name: str, document: Any
+) -> None:
+    client: Any = None
+    reader: Any = placement_facts(conf_with(**_OURS), client)[name]
+    with pytest.raises((TypeError, ValueError)):
+        reader.from_json(document)

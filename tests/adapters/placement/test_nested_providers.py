@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a cloud has nested or shared providers, by a real Placement: the
-same as Placement itself finds out.
-"""
+"""Whether a cloud has nested or shared providers, by a real Placement."""
 
 from typing import Any
 
@@ -89,27 +87,32 @@ def test_fact_is_what_the_fleet_has_and_what_placement_finds_out_for_each_query(
         placement.client.allocation_candidates("resources=VCPU:1")
     assert fleet.has_nested_providers is expected
     # Where no provider has a VCPU, Placement does not get so far.
-    assert found == [expected] * bool(hosts)
+    assert found == ([expected] if hosts else [])
 
 
-def test_answers_stay_short_while_the_nested_provider_that_was_found_exists() -> (
+def _take(observed: Observed) -> list[str]:
+    """Return the requests since the last call."""
+    sent = list(observed.sent)
+    observed.sent.clear()
+    return sent
+
+
+def test_responses_stay_short_while_the_nested_provider_that_was_found_exists() -> (
     None
 ):
     with EmbeddedPlacement(Fleet((_host("a", _GPU), _host("b")))) as placement:
         observed = Observed(placement)
         fact = NestedProviders(observed.client)
-        assert [fact(), fact()] == [True, True]
         again = f"GET /resource_providers?uuid={_GPU.uuid}"
-        assert observed.sent == [_SHARING, _OTHERS, _SHARING, again]
+        assert fact()
+        assert _take(observed) == [_SHARING, _OTHERS]
+        assert fact()
+        assert _take(observed) == [_SHARING, again]
         placement.client.request("DELETE", f"/resource_providers/{_GPU.uuid}")
-        assert [fact(), fact()] == [False, False]
-        assert observed.sent[4:] == [
-            _SHARING,
-            again,
-            _OTHERS,
-            _SHARING,
-            _OTHERS,
-        ]
+        assert not fact()
+        assert _take(observed) == [_SHARING, again, _OTHERS]
+        assert not fact()
+        assert _take(observed) == [_SHARING, _OTHERS]
 
 
 def test_tree_of_a_compute_node_spares_the_list_of_all_nested_providers() -> (
@@ -117,17 +120,15 @@ def test_tree_of_a_compute_node_spares_the_list_of_all_nested_providers() -> (
 ):
     """One of a cell that was deleted since has no tree."""
     with EmbeddedPlacement(Fleet((_host("a", _GPU), _host("b")))) as placement:
-        observed, uuids = (
-            Observed(placement),
-            [provider_uuid(name) for name in ("gone", "a", "b")],
-        )
-        assert placement_facts(conf_with(), observed.client, iter)[
-            "nested_providers"
-        ](uuids)
+        observed = Observed(placement)
+        gone, nested, flat = map(provider_uuid, ("gone", "a", "b"))
+        facts = placement_facts(conf_with(), observed.client, iter)
+        assert facts["nested_providers"]([gone, nested, flat])
         assert observed.sent == [
             _SHARING,
-            *(f"GET /resource_providers?in_tree={uuid}" for uuid in uuids[:2]),
+            f"GET /resource_providers?in_tree={gone}",
+            f"GET /resource_providers?in_tree={nested}",
         ]
         # Without a nested provider there, the list decides.
-        assert NestedProviders(observed.client, iter)(uuids[2:])
+        assert NestedProviders(observed.client, iter)([flat])
         assert observed.sent[-1] == _OTHERS

@@ -115,26 +115,24 @@ class Demand:
             )
         )
 
-    def merge_alike(self) -> "Demand":
+    def merge_equal(self) -> "Demand":
         """Return the same demand with equal groups as one.
 
         It is named by their suffixes, joined by commas.
         """
-        alike: dict[object, list[str]] = {}
+        equal: dict[object, list[str]] = {}
         for suffix in self.groups:
             trees = tuple(suffix in names for names in self.same_subtree)
             conditions = frozenset(
                 item._replace(scope="") for item in self._of_group(suffix)
             )
-            alike.setdefault(
-                (trees, conditions) if suffix else suffix, []
-            ).append(suffix)
-        return replace(
-            self,
-            groups={
-                ",".join(each): self.groups[each[0]] for each in alike.values()
-            },
-        )
+            key = (trees, conditions) if suffix else suffix
+            equal.setdefault(key, []).append(suffix)
+        groups = {
+            ",".join(suffixes): self.groups[suffixes[0]]
+            for suffixes in equal.values()
+        }
+        return replace(self, groups=groups)
 
     def only(self, kept: Collection[Condition]) -> "Demand":
         """Return what a host must meet for any part with all of ``kept``.
@@ -145,25 +143,17 @@ class Demand:
         of its resources: Placement looks for traits and aggregates on the
         providers that give something.
         """
-        left = {
-            suffix: tuple(
-                item for item in self._of_group(suffix) if item in kept
-            )
-            for suffix in self.groups
-        }
-        groups = {
-            suffix: _group_from(conditions)
-            for suffix, conditions in left.items()
-            if conditions
-        }
-        dropped = {
-            suffix: {
-                name: n
-                for name, n in self.groups[suffix].resources.items()
-                if name not in part.resources
-            }
-            for suffix, part in groups.items()
-        }
+        groups = {}
+        dropped = {}
+        for suffix, group in self.groups.items():
+            left = [item for item in self._of_group(suffix) if item in kept]
+            if left:
+                groups[suffix] = part = _group_from(tuple(left))
+                dropped[suffix] = {
+                    name: amount
+                    for name, amount in group.resources.items()
+                    if name not in part.resources
+                }
         of_root = demand_from(item for item in kept if item.scope == ROOT)
         return replace(
             of_root,

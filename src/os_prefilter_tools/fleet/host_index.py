@@ -39,9 +39,9 @@ from os_prefilter_tools.fleet.matching import (
     Host,
     capacity_of,
     fits,
+    free_in,
     hosts_in,
     meets,
-    room_in,
     traits_of,
 )
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
@@ -408,29 +408,28 @@ class _View:
         on_root, by_choice, elsewhere = [], [], []
         first, *others = (offering.get(name, {}) for name in classes)
         for number in sorted(set(first).intersection(*others)):
-            ways = [each[number] for each in (first, *others)]
+            options = [each[number] for each in (first, *others)]
             if is_suffixed:
-                ways = [
-                    [
-                        each
-                        for each in ways[0]
-                        if classes <= each.resources.keys()
-                    ]
+                with_all = [
+                    each
+                    for each in options[0]
+                    if classes <= each.resources.keys()
                 ]
-            if all(len(each) == 1 for each in ways):
-                places = [provider for (provider,) in ways]
+                options = [with_all]
+            if all(len(each) == 1 for each in options):
+                places = [provider for (provider,) in options]
                 if all(each is hosts[number].root for each in places):
                     on_root.append(number)
                 else:
                     elsewhere.append((number, traits_of(places)))
-            elif all(ways):
+            elif all(options):
                 by_choice.append(number)
         self.on_root = set_of(on_root)
         """The hosts whose root serves the group, if the host does."""
         self.elsewhere = _Having(elsewhere)
         """The hosts that serve it from other providers, by their traits."""
         self.by_choice = set_of(by_choice)
-        """The hosts with several ways."""
+        """The hosts with a choice of providers."""
 
 
 class _Amounts:
@@ -442,21 +441,21 @@ class _Amounts:
         *,
         ignore_usage: bool,
     ) -> None:
-        self._alike: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._by_unit: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """``min_unit`` and ``step_size`` -> the largest amounts, by host.
 
         Sorted by amount.
         """
         for number, each in inventories:
             largest = min(
-                room_in(each, ignore_usage=ignore_usage), each.max_unit
+                free_in(each, ignore_usage=ignore_usage), each.max_unit
             )
-            self._alike.setdefault((each.min_unit, each.step_size), []).append(
-                (largest, number)
-            )
+            self._by_unit.setdefault(
+                (each.min_unit, each.step_size), []
+            ).append((largest, number))
         self._from: dict[tuple[int, int], list[int]] = {}
         """The same -> for each 64th amount, the hosts from there on."""
-        for key, ranks in self._alike.items():
+        for key, ranks in self._by_unit.items():
             ranks.sort()
             found = [0]
             for start in range((len(ranks) - 1) // _STEP * _STEP, -1, -_STEP):
@@ -471,7 +470,7 @@ class _Amounts:
 
     def _find(self, amount: int) -> int:
         hosts = 0
-        for (least, step), ranks in self._alike.items():
+        for (least, step), ranks in self._by_unit.items():
             if amount >= least and not amount % step:
                 place = bisect_left(ranks, (amount,))
                 block = -(-place // _STEP)
@@ -501,7 +500,7 @@ class Look:
         amounts: dict[str, list[int]] = {}
         for item in conditions:
             if item.kind == RESOURCE:
-                # Groups that are alike are one condition.
+                # Equal groups are one condition.
                 amounts.setdefault(item.names[0], []).extend(
                     [item.amount] * len(item.scope.split(","))
                 )
@@ -519,7 +518,7 @@ class Look:
         )
 
     def key_of(self, host: Host) -> object:
-        """Return a key that is equal for hosts that look alike."""
+        """Return a key that is equal for hosts with equal views."""
         root = self._of(host.root)
         if len(host.own) == 1 and not host.shared:
             return root
@@ -565,7 +564,7 @@ class Look:
         )
         together = (
             min(
-                room_in(inventory, ignore_usage=self._ignore_usage),
+                free_in(inventory, ignore_usage=self._ignore_usage),
                 inventory.max_unit,
                 total,
             )

@@ -50,7 +50,7 @@ class Host:
         return self.root.name
 
     @cached_property
-    def kinds(self) -> Mapping[str, int]:
+    def equality_numbers(self) -> Mapping[str, int]:
         """UUID of a provider -> a number, equal for equal providers.
 
         They may differ in name and place.
@@ -177,7 +177,7 @@ def capacity_of(inventory: Inventory) -> int:
     )
 
 
-def room_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
+def free_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
     """Return how much is free for several groups together.
 
     Below 0 where the inventory is overcommitted.
@@ -255,7 +255,7 @@ class _ProviderSearch:
     # -------------------------------------------------------------------------
 
     def _options(self, suffix: str) -> list[_Option]:
-        """Return the ways to serve a suffixed group, with nothing taken."""
+        """Return the options to serve a suffixed group, with nothing taken."""
         group, dropped = (
             self._demand.groups[suffix],
             self._demand.dropped.get(suffix, {}),
@@ -328,7 +328,7 @@ class _ProviderSearch:
 
         They are equal, and the same is taken from them.
         """
-        kind = uuid if self._by_name else self._host.kinds[uuid]
+        kind = uuid if self._by_name else self._host.equality_numbers[uuid]
         taken = self.taken.get(uuid)
         return (
             (kind, *(taken.get(name, 0) for name in self._classes))
@@ -459,7 +459,7 @@ class _ProviderSearch:
                 # applies to each alone.
                 inventory = provider.resources[name]
                 if before + amount > min(
-                    room_in(inventory, ignore_usage=self._ignore_usage),
+                    free_in(inventory, ignore_usage=self._ignore_usage),
                     inventory.max_unit,
                 ):
                     return False

@@ -58,30 +58,32 @@ def find_unwanted(
     filters: Collection[LoadedFilter],
     options: Options,
 ) -> tuple[list[str], list[str]]:
-    """Compare the wishes in Placement with what a section wants, key by key.
+    """Compare the markers in Placement with what a section wants, by key.
 
-    A wish for a part of it, as of a scheduler with fewer filters, is wanted.
+    A marker for a part of it, as of a scheduler with fewer filters, is wanted.
 
     :param unused: names of traits in Placement that no provider has
-    :return: the names that can be deleted, wishes before report markers; and
-        the rows of the vocabulary that only these wishes name, as far as this
-        release knows them
+    :return: the names that can be deleted, those of schedulers before those of
+        agents; and the rows of the vocabulary that only the former name, as
+        far as this release knows them
     """
     wanted = keys_in(WANTED, traits_to_create(filters, options))
-    wishes = sorted(name for name in unused if name.startswith(WANTED))
+    requested = sorted(name for name in unused if name.startswith(WANTED))
     markers = sorted(
         name
         for name in unused
         if name.startswith(RESERVED) and not name.startswith(WANTED)
     )
-    other = [name for name in wishes if not keys_in(WANTED, [name]) <= wanted]
+    other = [
+        name for name in requested if not keys_in(WANTED, [name]) <= wanted
+    ]
     # An agent that sees a wanted key in no name would stop reporting it.
-    left = keys_in(WANTED, (name for name in wishes if name not in other))
+    left = keys_in(WANTED, (name for name in requested if name not in other))
     names = [
         name for name in other if keys_in(WANTED, [name]) & wanted <= left
     ]
     gone = keys_in(WANTED, names) - keys_in(
-        WANTED, (name for name in wishes if name not in names)
+        WANTED, (name for name in requested if name not in names)
     )
     groups = trait_groups(options.templates, options.emulated_architectures)
     rows = dict.fromkeys(group.row for group in groups if group.keys & gone)

@@ -44,7 +44,7 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, demand = _drawn(random, flat=seed % 4 == 0, alike=seed % 4 == 1)
     merged, hosts = (
-        demand.merge_alike(),
+        demand.merge_equal(),
         frozenset(host.name for host in fleet.instance_hosts),
     )
     with oracle(fleet) as placement:
@@ -189,7 +189,7 @@ def _drawn(random: Random, *, flat: bool, alike: bool) -> tuple[Fleet, Demand]:
                 same_subtree=(),
             )
         if 2 <= len(
-            demand.merge_alike().conditions()
+            demand.merge_equal().conditions()
         ) <= _MOST_CONDITIONS and (not alike or "_2" in demand.groups):
             return fleet, demand
 

@@ -39,14 +39,14 @@ def test_any_two_request_groups_competing_for_one_device_conflict(
     groups: int,
 ) -> None:
     host = _host(frozenset(map("CUSTOM_{}".format, range(groups))))
-    found = Shortfalls(hosts_in(Fleet((host,))), _wanted(groups).merge_alike())
+    found = Shortfalls(hosts_in(Fleet((host,))), _wanted(groups).merge_equal())
     devices = frozenset(
         item for item in found.conditions if item.names == ("VGPU",)
     )
     assert set(found.conflicts) == set(
         map(frozenset, combinations(devices, 2))
     )
-    assert set(found.ways["host"]) == {devices - {kept} for kept in devices}
+    assert set(found.to_drop["host"]) == {devices - {kept} for kept in devices}
     assert not found.is_limited
 
 
@@ -74,7 +74,7 @@ def test_search_for_ways_of_many_groups_ends_and_says_that_it_was_cut(
     assert found.conflicts
     everything = frozenset(found.conditions)
     for each in hosts:
-        for way in found.ways[each.name]:
+        for way in found.to_drop[each.name]:
             assert meets(
                 each, demand.only(everything - way - demand.find_implied(way))
             )

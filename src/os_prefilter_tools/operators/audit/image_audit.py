@@ -80,7 +80,7 @@ class Requested(NamedTuple):
         )
 
 
-class _AlikeImages(NamedTuple):
+class _EqualImages(NamedTuple):
     """The requirements of images with one flavor."""
 
     flavor: str
@@ -227,13 +227,13 @@ def audit_images(
         if compute_nodes(fleet)
         else change.after
     )
-    kinds, count, unknown, waits = _group_images(
+    groups, count, unknown, waits = _group_images(
         images, flavors, change, enforcing, progress
     )
     conditions = {
         item
-        for kind in kinds
-        for each in (kind.before, kind.waiting, kind.after)
+        for group in groups
+        for each in (group.before, group.waiting, group.after)
         for item in each.query
     }
     now = sets = HostIndex.by_capability(
@@ -244,22 +244,22 @@ def audit_images(
     }
     deferred = (
         item
-        for kind in kinds
-        for item in set(kind.after.added).difference(kind.waiting.added)
+        for group in groups
+        for item in set(group.after.added).difference(group.waiting.added)
     )
     if any(item.filter in gated for item in deferred):
         owned = simulate_ownership(fleet, change.after.options)
         sets = HostIndex.by_capability(owned, conditions, any_size=not flavors)
     used_before = used = 0
-    for number, (kind, line) in enumerate(kinds.items(), 1):
-        _judge(line, kind, now, sets)
+    for number, (group, line) in enumerate(groups.items(), 1):
+        _judge(line, group, now, sets)
         used_before |= line.before
         used |= line.after
-        progress("kinds of images", number, len(kinds))
+        progress("kinds of images", number, len(groups))
     return Audit(
         lines=tuple(
             sorted(
-                kinds.values(), key=lambda line: _URGENT.index(line.verdict)
+                groups.values(), key=lambda line: _URGENT.index(line.verdict)
             )
         ),
         images=count,
@@ -267,31 +267,31 @@ def audit_images(
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),
-        unserved=_find_unserved(kinds, sets),
+        unserved=_find_unserved(groups, sets),
         unknown=tuple(unknown.most_common()),
         waits=tuple(waits.most_common()),
     )
 
 
 def _judge(
-    line: ImageLine, kind: _AlikeImages, now: HostIndex, later: HostIndex
+    line: ImageLine, group: _EqualImages, now: HostIndex, later: HostIndex
 ) -> None:
     """Fill in the hosts of a line, its verdict, and the losses."""
     line.before, line.waiting = (
-        kind.before.hosts_in(now),
-        kind.waiting.hosts_in(now),
+        group.before.hosts_in(now),
+        group.waiting.hosts_in(now),
     )
-    line.after = kind.after.hosts_in(later)
+    line.after = group.after.hosts_in(later)
     states = (
         (
-            verdict_of(kind.before, requested, line.before, hosts),
+            verdict_of(group.before, requested, line.before, hosts),
             requested,
             hosts,
             index,
         )
         for requested, hosts, index in (
-            (kind.after, line.after, later),
-            (kind.waiting, line.waiting, now),
+            (group.after, line.after, later),
+            (group.waiting, line.waiting, now),
         )
     )
     line.verdict, worse, left, index = min(
@@ -299,7 +299,7 @@ def _judge(
     )
     line.reason = worse.rejected
     if (lost := line.before & ~left) and not worse.rejected:
-        line.losses, line.combined = _losses(lost, kind.before, worse, index)
+        line.losses, line.combined = _losses(lost, group.before, worse, index)
 
 
 def verdict_of(
@@ -374,18 +374,18 @@ def _causes(
 
 
 def _find_unserved(
-    kinds: Mapping[_AlikeImages, ImageLine], index: HostIndex
+    groups: Mapping[_EqualImages, ImageLine], index: HostIndex
 ) -> tuple[tuple[Cause, int], ...]:
     """Return what no host meets, and how many images have it.
 
     Requirements and resource classes.
     """
     found: Counter[Cause] = Counter()
-    for kind, line in kinds.items():
-        requested = kind.after
+    for group, line in groups.items():
+        requested = group.after
         if requested.rejected:
             continue
-        source = f"flavor {kind.flavor}" if kind.flavor else "the image"
+        source = f"flavor {group.flavor}" if group.flavor else "the image"
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
             if not index.find_candidates([item]):
@@ -415,18 +415,18 @@ def _group_images(
     change: FilterChange,
     enforcing: Service,
     progress: Progress,
-) -> tuple[dict[_AlikeImages, ImageLine], int, Counter[str], Counter[str]]:
+) -> tuple[dict[_EqualImages, ImageLine], int, Counter[str], Counter[str]]:
     """Apply the services to each image with each flavor.
 
     Images with the same requirements are one group.
 
     :param enforcing: the filters after the change, once none of them waits;
         run where one does.
-    :return: a line of each kind of images, in the order of their first images;
-        the number of images; unknown values, and requirements deferred by
-        filters that wait, with the number of images that have them
+    :return: a line of each group of images, in the order of their first
+        images; the number of images; unknown values, and requirements deferred
+        by filters that wait, with the number of images that have them
     """
-    kinds: dict[_AlikeImages, ImageLine] = {}
+    groups: dict[_EqualImages, ImageLine] = {}
     unknown: Counter[str] = Counter()
     waits: Counter[str] = Counter()
     queries: dict[str, tuple[Condition, ...]] = {}
@@ -449,15 +449,15 @@ def _group_images(
             if any(note.waits for note in deferred):
                 after = requested_by(spec, enforcing, queries, notes)
             notes |= deferred
-            line = kinds.setdefault(
-                _AlikeImages(label, before, waiting, after), ImageLine(label)
+            line = groups.setdefault(
+                _EqualImages(label, before, waiting, after), ImageLine(label)
             )
             line.images += 1
             line.names.append(name)
         unknown.update({str(note) for note in notes if note.warn})
         waits.update({str(note) for note in notes if note.waits})
         progress("images", count, None)
-    return kinds, count, unknown, waits
+    return groups, count, unknown, waits
 
 
 def name_of(image: Image) -> str:

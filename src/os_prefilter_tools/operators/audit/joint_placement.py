@@ -4,8 +4,8 @@
 
 Each alone may fit, but not all together.
 
-The servers are placed one after the other, each on the fullest host that has
-room beside those placed before, in several orders, of which the best counts.
+The servers are placed one after the other, each on the fullest host that still
+has capacity, in several orders, of which the best counts.
 The order in which servers are given is ignored. Members of an anti-affinity
 group are not placed on one host, beyond the number that the group allows.
 """
@@ -24,7 +24,7 @@ from os_prefilter_tools.fleet.matching import (
     Host,
     allocate,
     capacity_of,
-    room_in,
+    free_in,
 )
 from os_prefilter_tools.fleet.model import Provider
 from os_prefilter_tools.fleet.server import ANTI_AFFINITY, ServerGroup
@@ -160,13 +160,13 @@ class JointPlacement:
                 number for number in self._ranks if hosts >> number & 1
             )
 
-    def room_on(self, host: Host, taken: Allocation) -> float:
+    def free_share_on(self, host: Host, taken: Allocation) -> float:
         """Return how much is free on a host.
 
         The sum of the shares of what the largest host has of each class.
         """
         return sum(
-            (room_in(each) - taken.get(provider.uuid, {}).get(name, 0))
+            (free_in(each) - taken.get(provider.uuid, {}).get(name, 0))
             / self.largest[name]
             for provider in host.own
             for name, each in sorted(provider.resources.items())
@@ -189,7 +189,7 @@ class JointPlacement:
         order = sorted(
             range(len(hosts)),
             key=lambda number: (
-                self.room_on(hosts[number], {}),
+                self.free_share_on(hosts[number], {}),
                 hosts[number].name,
             ),
         )
@@ -205,8 +205,8 @@ class _Filling:
         self._gone = gone
         self._taken: dict[str, dict[str, int]] = {}
         self._used = 0
-        self._room: dict[int, float] = {}
-        """The number of a host with servers -> its room."""
+        self._free_shares: dict[int, float] = {}
+        """The number of a host with servers -> its free share."""
         self._full: dict[tuple[Condition, ...], int] = {}
         """Conditions of a demand -> the hosts that are too full for it."""
         self._members: dict[ServerGroup, Counter[int]] = {}
@@ -225,7 +225,7 @@ class _Filling:
         )
         used = sorted(
             numbers_in(hosts & self._used),
-            key=lambda each: (self._room[each], index.hosts[each].name),
+            key=lambda each: (self._free_shares[each], index.hosts[each].name),
         )
         unused = self._together.fullest_first(hosts & ~self._used)
         for number in chain(used[:_MOST_TRIED], islice(unused, _MOST_TRIED)):
@@ -243,7 +243,9 @@ class _Filling:
             for uuid, resources in found.items():
                 self._taken.setdefault(uuid, Counter()).update(resources)
             self._used |= 1 << number
-            self._room[number] = self._together.room_on(host, self._taken)
+            self._free_shares[number] = self._together.free_share_on(
+                host, self._taken
+            )
             if server.group:
                 self._members[server.group][number] += 1
             self.allocations.append(found)
@@ -282,7 +284,7 @@ class _Filling:
         if name not in provider.resources:
             return False
         taken = self._taken.get(provider.uuid, {}).get(name, 0)
-        return amount <= room_in(provider.resources[name]) - taken
+        return amount <= free_in(provider.resources[name]) - taken
 
 
 def _as_used(host: Host, taken: Allocation) -> Host:

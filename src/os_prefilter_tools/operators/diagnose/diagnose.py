@@ -44,7 +44,10 @@ from os_prefilter_tools.operators.diagnose.result import (
     Lack,
     Near,
 )
-from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls, Way
+from os_prefilter_tools.operators.diagnose.shortfall import (
+    Conditions,
+    Shortfalls,
+)
 
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
@@ -219,7 +222,7 @@ def _analyse(
     progress: Progress,
 ) -> Diagnosis:
     """Add the results for each requirement and each host."""
-    hosts, demand = hosts_in(fleet), demand_of(sources.query).merge_alike()
+    hosts, demand = hosts_in(fleet), demand_of(sources.query).merge_equal()
     now = Shortfalls(hosts, demand, progress=progress)
     empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
     numbers = {item: number for number, item in enumerate(now.conditions, 1)}
@@ -285,17 +288,15 @@ def _accounts(
     now: Shortfalls, numbers: dict[Condition, int]
 ) -> tuple[Account, ...]:
     together: dict[tuple[tuple[int, ...], ...], list[str]] = {}
-    for host, ways in sorted(now.ways.items()):
-        key = tuple(
-            sorted(
-                (_numbers(way, numbers) for way in ways),
-                key=lambda way: (len(way), way),
-            )
+    for host, sets in sorted(now.to_drop.items()):
+        key = sorted(
+            (_numbers(each, numbers) for each in sets),
+            key=lambda each: (len(each), each),
         )
-        together.setdefault(key, []).append(host)
+        together.setdefault(tuple(key), []).append(host)
     accounts = (
-        Account(ways, len(hosts), tuple(hosts))
-        for ways, hosts in together.items()
+        Account(without, len(hosts), tuple(hosts))
+        for without, hosts in together.items()
     )
     return tuple(
         sorted(
@@ -309,22 +310,25 @@ def _nearest(
     now: Shortfalls, numbers: dict[Condition, int], hosts: dict[str, Host]
 ) -> tuple[Near, ...]:
     excluded = sorted(
-        (min(map(len, ways)), name)
-        for name, ways in now.ways.items()
-        if ways[0]
+        (min(map(len, sets)), name)
+        for name, sets in now.to_drop.items()
+        if sets[0]
     )
-    alike: dict[tuple[Lack, ...], list[str]] = {}
+    names_by_lacks: dict[tuple[Lack, ...], list[str]] = {}
     for _, name in excluded[:_MOST_LOOKED_AT]:
-        smallest: Way = min(now.ways[name], key=len)
-        way = sorted(smallest, key=lambda item: numbers[item])
+        smallest: Conditions = min(now.to_drop[name], key=len)
         lacks = tuple(
             Lack(numbers[item], describe_instead(hosts[name], item))
-            for item in way
+            for item in sorted(smallest, key=numbers.__getitem__)
         )
-        if lacks in alike or len(alike) < _MOST_NEAR:
-            alike.setdefault(lacks, []).append(name)
-    return tuple(Near(tuple(names), lacks) for lacks, names in alike.items())
+        if lacks in names_by_lacks or len(names_by_lacks) < _MOST_NEAR:
+            names_by_lacks.setdefault(lacks, []).append(name)
+    return tuple(
+        Near(tuple(names), lacks) for lacks, names in names_by_lacks.items()
+    )
 
 
-def _numbers(way: Way, numbers: dict[Condition, int]) -> tuple[int, ...]:
-    return tuple(sorted(numbers[item] for item in way))
+def _numbers(
+    conditions: Conditions, numbers: dict[Condition, int]
+) -> tuple[int, ...]:
+    return tuple(sorted(numbers[item] for item in conditions))

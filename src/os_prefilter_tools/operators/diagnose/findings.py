@@ -100,9 +100,9 @@ class Sources:
 
         Or ``request`` for the filter.
 
-        Of request groups that are alike, it is that of the first.
+        Of equal request groups, it is that of the first.
         """
-        first, *alike = condition.scope.split(",")
+        first, *equal = condition.scope.split(",")
         by, because = BY_REQUEST, f"the request group {escape_line(first)}"
         if condition.kind == TRAIT:
             by, because = self._required.get(
@@ -114,7 +114,7 @@ class Sources:
             because = escape_line(
                 self._field_of(condition._replace(scope=first))
             )
-        return by, f"{because} and {len(alike)} alike" if alike else because
+        return by, f"{because} and {len(equal)} alike" if equal else because
 
     def reason(self, condition: Condition) -> str:
         """Return the reason under which hosts that fail a condition count."""
@@ -242,11 +242,11 @@ def _kept_out(
     A host that fails several others counts once.
     """
     counts: Counter[str] = Counter()
-    for host, ways in now.ways.items():
-        if item not in now.lacks[host] and ways[0]:
+    for host, sets in now.to_drop.items():
+        if item not in now.lacks[host] and sets[0]:
             counts[
                 " + ".join(
-                    sorted({reasons[each] for each in min(ways, key=len)})
+                    sorted({reasons[each] for each in min(sets, key=len)})
                 )
             ] += 1
     return dict(sorted(counts.items()))
@@ -265,7 +265,7 @@ def _remedy(
 ) -> str:
     """Return the suggested change.
 
-    :param freed: hosts on which room helps, and the resource classes to free
+    :param freed: hosts where that helps, and the resource classes to free
         together
     """
     if item.kind == TRAIT:
@@ -388,7 +388,7 @@ def _remedy_for_trait(
     if not item.wanted:
         if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
             hosts = sorted(
-                host for host, ways in now.ways.items() if {item} in ways
+                host for host, sets in now.to_drop.items() if {item} in sets
             )
             names = (
                 join_first_names(hosts, _MOST_NAMES)
@@ -427,7 +427,7 @@ def describe_instead(host: Host, item: Condition) -> str:
     if item.kind == RESOURCE:
         name = item.names[0]
         rooms = Counter(
-            _describe_room(each.resources[name])
+            _describe_free(each.resources[name])
             for each in (*host.own, *host.shared)
             if name in each.resources
         )
@@ -469,7 +469,7 @@ def describe_instead(host: Host, item: Condition) -> str:
     )
 
 
-def _describe_room(inventory: Inventory) -> str:
+def _describe_free(inventory: Inventory) -> str:
     capacity = capacity_of(inventory)
     text = f"{max(0, capacity - inventory.used)} of {capacity} free"
     if inventory.max_unit < capacity:

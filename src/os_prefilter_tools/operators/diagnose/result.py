@@ -125,7 +125,7 @@ class Account:
     One empty set if they are.
 
     Where a set has all resources of a group, the group's other requirements go
-    with them. They are named if the host would fail them also with room.
+    with them. They are named if the host would fail them also when free.
     """
     count: int
     hosts: tuple[str, ...]

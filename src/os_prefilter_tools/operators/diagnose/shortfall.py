@@ -4,17 +4,17 @@
 
 The smallest sets of requirements that no host satisfies together.
 
-A *way* is a smallest set of conditions to drop so that a host would be a
+A *set to drop* is a smallest set of conditions without which a host would be a
 candidate, where dropping stands for both that users can do: not to request it,
 and to give the host what it lacks. A set of conditions that no host meets
-contains part of each way of each host, and a smallest such set is a
+contains part of each set to drop of each host, and a smallest such set is a
 *conflict*.
 
 A group that keeps no resource is gone, with its traits and aggregates:
-Placement looks for these on the providers that give the resources. A way has
-them nevertheless if no provider that has any of the resources, full or not,
-meets them: the group is back once there is room. Of a host without such a
-provider, it is the root.
+Placement looks for these on the providers that give the resources. A set to
+drop has them nevertheless if no provider that has any of the resources, full
+or not, meets them: the group is back once the resources are free. Of a host
+without such a provider, it is the root.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ from os_prefilter_tools.operators.diagnose.smallest_sets import (
     smallest_sets,
 )
 
-Way = frozenset[Condition]
+Conditions = frozenset[Condition]
 
 _MOST_STEPS = 200_000
 """The most steps of searches.
@@ -55,13 +55,13 @@ Of more, each alone and all together.
 
 
 @dataclass(frozen=True, slots=True)
-class _AlikeHosts:
-    """Hosts that a demand cannot tell apart."""
+class _EqualHosts:
+    """Hosts that are equal by all that a demand asks for."""
 
     host: Host
     names: list[str]
-    lacks: Way
-    """The conditions that are in each way."""
+    lacks: Conditions
+    """The conditions that are in each set to drop."""
     is_candidate: bool
 
 
@@ -84,33 +84,31 @@ class Shortfalls:
         self.conditions = demand.conditions()
         self._everything = frozenset(self.conditions)
         self._demand = demand
-        self._rest_of = {
-            suffix: [
-                item
-                for item in Demand({suffix: group}).conditions()
-                if item.kind != RESOURCE
+        self._rest_of: dict[str, list[Condition]] = {}
+        for suffix, group in demand.groups.items():
+            conditions = Demand({suffix: group}).conditions()
+            self._rest_of[suffix] = [
+                item for item in conditions if item.kind != RESOURCE
             ]
-            for suffix, group in demand.groups.items()
-        }
-        """The conditions of each group beside its resources."""
+        """The conditions of each group without its resources."""
         self._ignore_usage = ignore_usage
         self._progress = progress
         self._work = Work()
-        self._parts: dict[Way, tuple[Demand, Way]] = {}
+        self._parts: dict[Conditions, tuple[Demand, Conditions]] = {}
         self._last: Host | None = None
-        self._met_with_room: Way = frozenset()
-        """The conditions that the last host meets if there is room on it."""
+        self._met_if_free: Conditions = frozenset()
+        """The conditions that the last host meets if all of it is free."""
         look = Look(self.conditions, ignore_usage=ignore_usage)
-        alike: dict[object, list[Host]] = {}
+        by_look: dict[object, list[Host]] = {}
         for host in hosts:
-            alike.setdefault(look.key_of(host), []).append(host)
-        self._kinds = []
-        for number, members in enumerate(alike.values(), 1):
-            self._kinds.append(self._kind_of(members))
+            by_look.setdefault(look.key_of(host), []).append(host)
+        self._equal_hosts = []
+        for number, members in enumerate(by_look.values(), 1):
+            self._equal_hosts.append(self._examine(members))
             progress(
                 "kinds of empty hosts" if ignore_usage else "kinds of hosts",
                 number,
-                len(alike),
+                len(by_look),
             )
 
     # -- numbers
@@ -119,7 +117,7 @@ class Shortfalls:
     @property
     def hosts(self) -> int:
         """The number of hosts."""
-        return _count_hosts(self._kinds)
+        return _count_hosts(self._equal_hosts)
 
     @cached_property
     def candidates(self) -> tuple[str, ...]:
@@ -127,36 +125,38 @@ class Shortfalls:
         return tuple(
             sorted(
                 name
-                for kind in self._kinds
-                if kind.is_candidate
-                for name in kind.names
+                for equal in self._equal_hosts
+                if equal.is_candidate
+                for name in equal.names
             )
         )
 
     @cached_property
-    def lacks(self) -> Mapping[str, Way]:
+    def lacks(self) -> Mapping[str, Conditions]:
         """Host -> conditions it fails even if all others are dropped."""
         return {
-            name: kind.lacks for kind in self._kinds for name in kind.names
+            name: equal.lacks
+            for equal in self._equal_hosts
+            for name in equal.names
         }
 
     def count_lacking(self, condition: Condition) -> int:
         """Return how many hosts fail a condition on its own."""
         return _count_hosts(
-            kind for kind in self._kinds if condition in kind.lacks
+            equal for equal in self._equal_hosts if condition in equal.lacks
         )
 
     def count_lacking_only(self, condition: Condition) -> int:
         """Return how many of these would be candidates without it."""
         return _count_hosts(
-            kind
-            for kind in self._kinds_without[condition]
-            if condition in kind.lacks
+            equal
+            for equal in self._candidates_without[condition]
+            if condition in equal.lacks
         )
 
     def count_if_dropped(self, condition: Condition) -> int:
         """Return the number of candidates without a condition."""
-        return _count_hosts(self._kinds_without[condition])
+        return _count_hosts(self._candidates_without[condition])
 
     def find_to_free(
         self, hosts: Iterable[Host]
@@ -192,16 +192,18 @@ class Shortfalls:
     # -------------------------------------------------------------------------
 
     @cached_property
-    def ways(self) -> Mapping[str, Sequence[Way]]:
-        """Host -> its ways, smallest first."""
+    def to_drop(self) -> Mapping[str, Sequence[Conditions]]:
+        """Host -> its sets to drop, smallest first."""
         return {
-            name: ways
-            for kind, (ways, _) in zip(self._kinds, self._ways, strict=True)
-            for name in kind.names
+            name: sets
+            for equal, (sets, _) in zip(
+                self._equal_hosts, self._sets_to_drop, strict=True
+            )
+            for name in equal.names
         }
 
     @property
-    def conflicts(self) -> Sequence[Way]:
+    def conflicts(self) -> Sequence[Conditions]:
         """The smallest sets that no host meets, fewest conditions first.
 
         None only if there are candidates.
@@ -213,21 +215,21 @@ class Shortfalls:
         """Return whether more sets may exist than were found."""
         return not (
             self._smallest.are_all
-            and all(are_all for _, are_all in self._ways)
+            and all(are_all for _, are_all in self._sets_to_drop)
         )
 
-    def is_conflict(self, conditions: Way) -> bool:
+    def is_conflict(self, conditions: Conditions) -> bool:
         """Return whether no host meets these."""
         left_out = self._everything - conditions
         return not any(
             self._suffices(k.host, left_out)
-            for k in self._kinds
+            for k in self._equal_hosts
             if conditions.isdisjoint(k.lacks)
         )
 
     # ------------------------------------------------------------------------
 
-    def _kind_of(self, hosts: Sequence[Host]) -> _AlikeHosts:
+    def _examine(self, hosts: Sequence[Host]) -> _EqualHosts:
         is_candidate = self._suffices(hosts[0], frozenset())
         lacks = frozenset(
             item
@@ -235,11 +237,11 @@ class Shortfalls:
             if not is_candidate
             and not self._suffices(hosts[0], self._everything - {item})
         )
-        return _AlikeHosts(
+        return _EqualHosts(
             hosts[0], [each.name for each in hosts], lacks, is_candidate
         )
 
-    def _suffices(self, host: Host, left_out: Way) -> bool:
+    def _suffices(self, host: Host, left_out: Conditions) -> bool:
         """Return whether a host is a candidate without these conditions.
 
         And if it had what they demand.
@@ -253,20 +255,20 @@ class Shortfalls:
                 gone - left_out,
             )
         part, rest = self._parts[left_out]
-        return self._is_met(host, part) and rest <= self._met_with_room
+        return self._is_met(host, part) and rest <= self._met_if_free
 
     def _is_met(self, host: Host, demand: Demand) -> bool:
         if host is not self._last:
             self._work.options.clear()
-            self._last, self._met_with_room = (
+            self._last, self._met_if_free = (
                 host,
-                self._find_met_with_room(host),
+                self._find_met_if_free(host),
             )
         return meets(
             host, demand, ignore_usage=self._ignore_usage, work=self._work
         )
 
-    def _find_met_with_room(self, host: Host) -> Way:
+    def _find_met_if_free(self, host: Host) -> Conditions:
         """Return the groups' conditions that one of their providers meets.
 
         Of any of the group's resources, full or not.
@@ -299,26 +301,21 @@ class Shortfalls:
                     )
                 else:
                     of_root = () if suffix else host.root.aggregates
-                    is_met = any(
-                        {
-                            *each.aggregates,
-                            *(
-                                ()
-                                if item.wanted and each in shared
-                                else of_root
-                            ),
-                        }.isdisjoint(item.names)
-                        != item.wanted
-                        for each in offering
-                    )
+                    is_met = False
+                    for each in offering:
+                        aggregates = set(each.aggregates)
+                        if not (item.wanted and each in shared):
+                            aggregates.update(of_root)
+                        has_some = not aggregates.isdisjoint(item.names)
+                        is_met |= has_some == item.wanted
                 if is_met:
                     found.append(item)
         return frozenset(found)
 
     @cached_property
-    def _kinds_without(self) -> Mapping[Condition, list[_AlikeHosts]]:
-        """Condition -> sets of equal hosts, candidates without it."""
-        found: dict[Condition, list[_AlikeHosts]] = {
+    def _candidates_without(self) -> Mapping[Condition, list[_EqualHosts]]:
+        """Condition -> equal hosts that are candidates without it."""
+        found: dict[Condition, list[_EqualHosts]] = {
             item: [] for item in self.conditions
         }
         demands = {
@@ -328,62 +325,67 @@ class Shortfalls:
             item: {item} | self._demand.find_implied({item})
             for item in self.conditions
         }
-        for kind in self._kinds:
+        for equal in self._equal_hosts:
             for item in self.conditions:
-                stays = kind.is_candidate and (
+                stays = equal.is_candidate and (
                     item.kind != RESOURCE or item.suffix
                 )
                 if stays or (
-                    kind.lacks <= dropped[item]
-                    and self._is_met(kind.host, demands[item])
+                    equal.lacks <= dropped[item]
+                    and self._is_met(equal.host, demands[item])
                 ):
-                    found[item].append(kind)
+                    found[item].append(equal)
         return found
 
     @cached_property
-    def _ways(self) -> list[tuple[Sequence[Way], bool]]:
-        """The ways of each kind of hosts, and whether these are all."""
+    def _sets_to_drop(self) -> list[tuple[Sequence[Conditions], bool]]:
+        """The sets to drop of equal hosts, and whether these are all."""
         is_spent, found = self._limit(), []
-        for number, kind in enumerate(self._kinds, 1):
-            found.append(self._ways_of(kind, is_spent))
+        for number, equal in enumerate(self._equal_hosts, 1):
+            found.append(self._find_to_drop(equal, is_spent))
             self._progress(
-                "what to drop for each kind of hosts", number, len(self._kinds)
+                "what to drop for each kind of hosts",
+                number,
+                len(self._equal_hosts),
             )
         return found
 
-    def _ways_of(
-        self, kind: _AlikeHosts, is_spent: Callable[[], bool]
-    ) -> tuple[Sequence[Way], bool]:
-        if kind.is_candidate or self._suffices(kind.host, kind.lacks):
-            return [kind.lacks], True
+    def _find_to_drop(
+        self, equal: _EqualHosts, is_spent: Callable[[], bool]
+    ) -> tuple[Sequence[Conditions], bool]:
+        if equal.is_candidate or self._suffices(equal.host, equal.lacks):
+            return [equal.lacks], True
         # It meets the other conditions one by one, but not together: they need
         # different providers, or one provider.
         found = smallest_sets(
-            [item for item in self.conditions if item not in kind.lacks],
-            lambda kept: self._suffices(kind.host, self._everything - kept),
+            [item for item in self.conditions if item not in equal.lacks],
+            lambda kept: self._suffices(equal.host, self._everything - kept),
             # Most groups have no part in it.
             together=lambda item: item.scope,
             is_spent=is_spent,
         )
-        return [kind.lacks | way for way in found.to_drop], found.are_all
+        to_drop = [equal.lacks | each for each in found.to_drop]
+        return to_drop, found.are_all
 
     @cached_property
     def _smallest(self) -> SmallestSets[Condition]:
         """The smallest sets for all hosts together."""
-        if not self._kinds:
+        if not self._equal_hosts:
             return SmallestSets([], [], True)
         known = sorted(
-            {way for ways, _ in self._ways for way in ways}, key=len
+            {each for sets, _ in self._sets_to_drop for each in sets}, key=len
         )
-        # A way that was not found may have no part in a set.
+        # A set to drop that was not found may be disjoint from a conflict.
         in_doubt = [
-            kind.host
-            for kind, (_, are_all) in zip(self._kinds, self._ways, strict=True)
+            equal.host
+            for equal, (_, are_all) in zip(
+                self._equal_hosts, self._sets_to_drop, strict=True
+            )
             if not are_all
         ]
 
-        def is_met(kept: Way) -> bool:
-            is_known = any(way.isdisjoint(kept) for way in known)
+        def is_met(kept: Conditions) -> bool:
+            is_known = any(each.isdisjoint(kept) for each in known)
             return is_known or any(
                 self._suffices(host, self._everything - kept)
                 for host in in_doubt
@@ -397,7 +399,7 @@ class Shortfalls:
         )
 
     def _limit(self) -> Callable[[], bool]:
-        """Return what tells when some steps are done from now on."""
+        """Return a function: whether the most steps from now on are done."""
         most = self._work.steps + _MOST_STEPS
         return lambda: self._work.steps > most
 
@@ -439,5 +441,5 @@ def _freed(host: Host, names: frozenset[str]) -> Host:
     return Host(own[0], own, tuple(map(freed, host.shared)), host.parents)
 
 
-def _count_hosts(kinds: Iterable[_AlikeHosts]) -> int:
-    return sum(len(kind.names) for kind in kinds)
+def _count_hosts(groups: Iterable[_EqualHosts]) -> int:
+    return sum(len(equal.names) for equal in groups)

@@ -12,6 +12,7 @@ import pkgutil
 import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
@@ -37,6 +38,7 @@ from tests.support.pages import (
     PAGES,
     ROOT,
     Command,
+    blocks,
     commands_of,
     files_of,
     installed_by_us,
@@ -308,6 +310,46 @@ def test_every_page_recommends_the_section_of_one_file() -> None:
             ":start-at: [filter_scheduler]" in options
             for _, options in INCLUDE.findall(text)
         ), page
+
+
+def test_first_lines_of_nova_conf_are_the_same_on_each_page() -> None:
+    """In README, on the page for Nova, and in DevStack's local.conf."""
+    lines = DROP_IN.read_text(encoding="utf-8").splitlines()
+    activation = [line for line in lines if line.startswith("available_")]
+    first = "\n".join(
+        [
+            "[filter_scheduler]",
+            *activation,
+            "[prefilter]",
+            "enabled_filters = image_metadata\n",
+        ]
+    )
+    shown = [
+        text.replace("\n\n[prefilter]", "\n[prefilter]")
+        for _, _, text in blocks(DOCS / "nova.rst")
+    ]
+    assert first in shown
+    assert f"[[post-config|$NOVA_CONF]]\n{first}" in "".join(shown)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert textwrap.indent(first, "    ") in readme
+
+
+@pytest.mark.parametrize(
+    ("phase", "installs"),
+    [("pre-install", ""), ("install", "-e /opt/stack/os-prefilter\n")],
+)
+def test_plugin_of_devstack_installs_the_clone(
+    phase: str, installs: str
+) -> None:
+    plugin = DOCS / "examples" / "devstack" / "plugin.sh"
+    script = 'DEST=/opt/stack; pip_install() { printf "%s\\n" "$*"; }; source "$0" stack "$1"'
+    done = run_program(
+        ["/bin/bash", "-euc", script, str(plugin), phase],
+        stdout=PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == installs
 
 
 def test_each_error_class_and_each_public_name_has_its_entry() -> None:

@@ -57,8 +57,15 @@ _NODE = (
     "last_error",
 )
 _SETTING = (
-    *("name", "value", "attribute_type", "allowable_values", "read_only"),
-    *("lower_bound", "upper_bound", "min_length", "max_length"),
+    "name",
+    "value",
+    "attribute_type",
+    "allowable_values",
+    "read_only",
+    "lower_bound",
+    "upper_bound",
+    "min_length",
+    "max_length",
 )
 _RIGHTS = (
     "the user of [nova] in Ironic's configuration must see servers of all"
@@ -116,9 +123,9 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
 
         def find() -> list[dict[str, Any]]:
             facts = self._facts(task)
-            if lost := unknown(facts) & {
-                each.trait for each in task.node.traits
-            }:
+            traits = {each.trait for each in task.node.traits}
+            lost = unknown(facts) & traits
+            if lost:
                 # Not known is not unable: the server would get what another
                 # one has left.
                 reason = (
@@ -130,19 +137,20 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
                     " baremetal node manage)"
                 )
             ours = self._steps(facts, _configuration(task.node))
-            if changes := bios_changes(ours):
-                settings = [
-                    {"name": name, "value": value}
-                    for name, value in changes.items()
-                ]
+            settings = [
+                {"name": name, "value": value}
+                for name, value in bios_changes(ours).items()
+            ]
+            if settings:
                 check = {
                     "interface": "bios",
                     "step": "check_configuration",
                     "args": {"settings": settings},
+                    # After all that configures the node or writes the image;
+                    # before Ironic ends the ramdisk (40) and boots.
+                    "priority": 45,
                 }
-                # After all that configures the node or writes the image;
-                # before Ironic ends the ramdisk (40) and boots.
-                ours.append({**check, "priority": 45})
+                ours.append(check)
             return ours
 
         return _with(
@@ -204,7 +212,10 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
             LOG.warning(
                 "Node %s: %s. Remove it: openstack baremetal node unset %s"
                 " --extra %s.",
-                *(node.uuid, error.reason, node.uuid, EXTRA),
+                node.uuid,
+                error.reason,
+                node.uuid,
+                EXTRA,
             )
             own = frozenset()
         document = {name: getattr(node, name) for name in _NODE}
@@ -220,24 +231,17 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         self, facts: IronicFacts, asked: Mapping[str, str]
     ) -> list[dict[str, Any]]:
         try:
-            defaults = [
-                {each.extra_spec: each.value}
-                for each in self._templates
-                if each.is_default
-            ]
-            # A default that the node cannot have, by its BIOS or by its
-            # traits, is none of its.
-            fitting = [
-                each
-                for each in defaults
-                if not unsupported(_request(each), facts)
-            ]
-            wanted = {
-                name: value
-                for each in (*fitting, asked)
-                for name, value in each.items()
-            }
-            return deploy_steps(guest_settings(_request(wanted), facts), facts)
+            wanted: dict[str, str] = {}
+            for template in self._templates:
+                default = {template.extra_spec: template.value}
+                # A default that the node cannot have, by its BIOS or by its
+                # traits, is none of its.
+                if template.is_default and not (
+                    unsupported(_request(default), facts)
+                ):
+                    wanted |= default
+            settings = guest_settings(_request({**wanted, **asked}), facts)
+            return deploy_steps(settings, facts)
         except PrefilterError as error:
             raise NotConfigured(str(error)) from error
 
@@ -306,15 +310,15 @@ def _configuration(node: Any) -> dict[str, str]:
 def _flavor_of(server: str) -> dict[str, str]:
     """Return the extra specs of the flavor of a server, from Nova's API."""
     what = f"Nova's GET /servers/{server}"
+    answer: Any = None
     try:
         # The first version in which a server has its flavor, as it was when
         # the server was made.
         response = _nova().get(
             f"/servers/{server}", microversion="2.47", raise_exc=False
         )
-        answer: Any = (
-            response.json() if response.status_code == HTTPStatus.OK else None
-        )
+        if response.status_code == HTTPStatus.OK:
+            answer = response.json()
     except (
         auth_exceptions.ClientException,
         exception.IronicException,

@@ -100,16 +100,12 @@ class IronicNode:
         node = self._with_traits()
         settings = bios_settings(self._baremetal, node)
         document = node.to_dict(original_names=True, computed=False)
-        traits = frozenset(node.traits) - read_own_traits(
-            node.extra, str(node.id)
-        )
+        ours = read_own_traits(node.extra, str(node.id))
+        document["traits"] = None
+        document["last_error"] = visible(node.last_error)
+        traits = frozenset(node.traits) - ours
         try:
-            known = {
-                **document,
-                "traits": None,
-                "last_error": visible(node.last_error),
-            }
-            return facts_from_node(known, settings, traits=traits)
+            return facts_from_node(document, settings, traits=traits)
         except DocumentError as error:
             raise ProbeFailed(
                 "GET /v1/nodes/ID", str(error), "Correct it in Ironic."
@@ -219,26 +215,15 @@ class IronicNode:
         :raises IronicError: Ironic does not answer, or refuses
         """
         node = self._read()
-        noted = {
-            PREFIX + name: value
-            for name, value in (
-                (node.instance_info or {}).get(RECORD) or {}
-            ).items()
-        }
-        both = {**before, **noted, **after}
+        noted = (node.instance_info or {}).get(RECORD) or {}
         value = {
-            name.removeprefix(PREFIX): str(each)
-            for name, each in both.items()
-            if name.startswith(PREFIX)
+            **_configurations(before),
+            **{name: str(each) for name, each in noted.items()},
+            **_configurations(after),
         }
+        path = f"/instance_info/{RECORD}"
         with convert_errors("PATCH /v1/nodes/ID", str(node.id)):
-            patch = [
-                {
-                    "op": "add",
-                    "path": f"/instance_info/{RECORD}",
-                    "value": value,
-                }
-            ]
+            patch = [{"op": "add", "path": path, "value": value}]
             self._baremetal.patch_node(node, patch)
         return str(node.instance_id) if node.instance_id else None
 
@@ -263,3 +248,12 @@ class IronicNode:
                 "GET /v1/nodes/ID", "the answer has no traits", advice
             )
         return node
+
+
+def _configurations(extra_specs: Mapping[str, str]) -> dict[str, str]:
+    """Return the types of configuration in extra specs, with their values."""
+    return {
+        name.removeprefix(PREFIX): str(value)
+        for name, value in extra_specs.items()
+        if name.startswith(PREFIX)
+    }

@@ -299,11 +299,9 @@ class Task:
                 str(node.id), reason, "Fix the error, then run it again."
             )
         if difference := self._first_difference(found):
-            shown = (
-                f"is {quote(found[difference].current)}"
-                if difference in found
-                else "is not shown by Ironic"
-            )
+            shown = "is not shown by Ironic"
+            if difference in found:
+                shown = f"is {quote(found[difference].current)}"
             raise failure(
                 str(node.id),
                 f"{ended}the BIOS setting {quote(difference)} {shown}, not"
@@ -326,11 +324,7 @@ class Task:
     def _first_difference(self, found: Mapping[str, BiosSetting]) -> str:
         """Return the name of the first differing setting; empty if none."""
         missing = BiosSetting()
-        return next(
-            (
-                name
-                for name, value in self.wanted.items()
-                if not found.get(name, missing).has(value)
-            ),
-            "",
-        )
+        for name, value in self.wanted.items():
+            if not found.get(name, missing).has(value):
+                return name
+        return ""

@@ -16,8 +16,8 @@ def advice_on(status: int, roles: str) -> str:
             " the access rules of the application credential do not allow the"
             " request."
         )
-    of_project = (
+    project_advice = (
         "The token must be for a project, not a domain or the system: log in"
         " with project_name."
     )
-    return f"{roles} {of_project}" if status == _FORBIDDEN else ""
+    return f"{roles} {project_advice}" if status == _FORBIDDEN else ""

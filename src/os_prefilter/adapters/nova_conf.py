@@ -198,7 +198,7 @@ def release_of_compute() -> int | None:
 
     34 stands for 2026.2.
 
-    By the package nova beside this one, else by the command in the search
+    By the installed package nova, else by the command in the search
     path: an agent may have an environment of its own.
     """
     if (release := installed_nova()) is not None:

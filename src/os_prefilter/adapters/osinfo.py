@@ -86,10 +86,10 @@ def implied_by(distro: str) -> Mapping[str, str]:
 
 def _devices_of(library: Any, system: Any) -> dict[str, str]:
     devices = {}
-    for name, (row, kind) in _CLASSES.items():
-        of_kind = library.Filter.new()
-        of_kind.add_constraint("class", kind)
-        listed = system.get_all_devices(of_kind)
+    for name, (row, device_class) in _CLASSES.items():
+        wanted = library.Filter.new()
+        wanted.add_constraint("class", device_class)
+        listed = system.get_all_devices(wanted)
         model = listed.get_nth(0).get_name() if listed.get_length() else ""
         value = "virtio" if model in _VIRTIO else model
         if value in BY_NAME[row].values:

@@ -4,7 +4,7 @@
 
 Pure: nothing is read or written here.
 
-Only traits that a capability reporter owns are added, and only those that a
+Only traits that a capability reporter owns are added. Only traits that a
 report marker covers, or that an agent has noted, are removed: operators set
 some by hand, for flavors that require them.
 """
@@ -178,8 +178,9 @@ def goal_of(
             continue
         keys = group.keys - {NOT_CONFIGURED}
         if not keys.isdisjoint(wanted):
-            # A host that emulates an architecture also answers schedulers that
-            # do not offer it, and then still covers the trait once none does.
+            # A host that emulates an architecture also reports to schedulers
+            # that do not offer it, and then still covers the trait once none
+            # does.
             wanted |= {key}
         managed = group.traits & traits.keys()
         groups.update(dict.fromkeys(keys | {key}, managed))
@@ -314,7 +315,7 @@ def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:
 
     It is below one of the owner's providers.
 
-    Beside others: those of a ``provider.yaml`` may come to Nova's. Another
-    service's is foreign by other signs.
+    It may have others: a ``provider.yaml`` may add some to Nova's. A provider
+    of another service is foreign by other signs.
     """
     return any(map(owner.owns, resource_classes))

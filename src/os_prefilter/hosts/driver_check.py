@@ -258,8 +258,8 @@ class _Check:
             reason = self._reporter.refusal(
                 self._facts, row.name, exact, architecture
             )
-        if row is _EMULATION and (of_platform := trait_of_platform(value)):
-            reason = reason or emulation_refusal(of_platform, self._facts)
+        if row is _EMULATION and (platform_trait := trait_of_platform(value)):
+            reason = reason or emulation_refusal(platform_trait, self._facts)
         if row.namespace or not is_owned:
             lacks = (
                 self._lacks(trait, required=term.required)

@@ -78,7 +78,7 @@ class TraitGroup(NamedTuple):
     keys: frozenset[str]
     """A report marker with one of these covers the group."""
     implied_by: frozenset[Trait]
-    """A host that has one of these has reported the group, whoever set it."""
+    """A host with one of these has reported the group; Nova may set it."""
 
 
 @lru_cache(maxsize=16)
@@ -87,8 +87,8 @@ def trait_groups(
 ) -> tuple[TraitGroup, ...]:
     """Return the groups of the vocabulary and of configuration templates.
 
-    :param emulated: the architectures that the cloud offers to emulate: a host
-        answers for these otherwise
+    :param emulated: the architectures that the cloud offers to emulate: a
+        host reports their traits with other keys
     """
     found: list[TraitGroup] = []
     for row in table():

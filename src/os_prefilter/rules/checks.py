@@ -423,7 +423,7 @@ def _values(
 def _unusual_text(value: ConditionValue) -> str:
     """Return a boolean as no file spells it.
 
-    A text that is named beside it does not match.
+    A text that a condition names as well does not match.
     """
     if isinstance(value, str):
         return value

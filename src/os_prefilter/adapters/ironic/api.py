@@ -64,7 +64,7 @@ def convert_errors(what: str, node: str) -> Iterator[None]:
         ValueError,
     ) as error:
         # OSError: the file of the certificate authority cannot be read, for
-        # one; ValueError: the answer is no JSON.
+        # one; ValueError: the response is no JSON.
         raise IronicUnavailable(what, _text(error)) from error
 
 
@@ -94,8 +94,8 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
 
     A node whose BIOS Ironic does not manage has none.
 
-    :raises ProbeFailed: the answer is not that of an Ironic
-    :raises IronicError: Ironic does not answer, or refuses
+    :raises ProbeFailed: the response is not that of an Ironic
+    :raises IronicError: Ironic does not respond, or refuses
     """
     if node.bios_interface in (None, "no-bios"):
         return []
@@ -105,8 +105,8 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
             f"/nodes/{node.id}/bios?detail=True", microversion="1.74"
         )
         exceptions.raise_from_response(response)
-        answer = response.json()
-    settings = answer.get("bios") if isinstance(answer, dict) else None
+        document = response.json()
+    settings = document.get("bios") if isinstance(document, dict) else None
     if not isinstance(settings, list):
         raise ProbeFailed(
             what,

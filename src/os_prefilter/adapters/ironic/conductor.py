@@ -113,7 +113,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         self._templates = options_from(CONF).templates
 
     def get_deploy_steps(self, task: Any) -> list[dict[str, Any]]:
-        """Return the interface's steps, and those that configure the node.
+        """Return the steps of the interface, and our steps for the node.
 
         They stay the same during a deployment.
 
@@ -158,7 +158,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         )
 
     def get_clean_steps(self, task: Any) -> list[dict[str, Any]]:
-        """Return the interface's steps, and those that set BIOS defaults."""
+        """Return the steps of the interface, and ours for BIOS defaults."""
 
         def find() -> list[dict[str, Any]]:
             steps = self._steps(self._facts(task), {})
@@ -199,7 +199,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         if not _bios(task) and node.bios_interface != "no-bios":
             try:
                 self.cache_bios_settings(task)
-            except Exception as error:  # noqa: BLE001 - as Ironic where it reads them itself: BMCs fail in many ways
+            except Exception as error:  # noqa: BLE001 - as Ironic where it reads them itself: each BMC fails differently
                 LOG.warning(
                     "Node %s: its BIOS settings cannot be read: %s",
                     node.uuid,
@@ -310,7 +310,7 @@ def _configuration(node: Any) -> dict[str, str]:
 def _flavor_of(server: str) -> dict[str, str]:
     """Return the extra specs of the flavor of a server, from Nova's API."""
     what = f"Nova's GET /servers/{server}"
-    answer: Any = None
+    document: Any = None
     try:
         # The first version in which a server has its flavor, as it was when
         # the server was made.
@@ -318,20 +318,20 @@ def _flavor_of(server: str) -> dict[str, str]:
             f"/servers/{server}", microversion="2.47", raise_exc=False
         )
         if response.status_code == HTTPStatus.OK:
-            answer = response.json()
+            document = response.json()
     except (
         auth_exceptions.ClientException,
         exception.IronicException,
         ValueError,
     ) as error:
         raise NotConfigured(f"{what} failed: {quote(error, 300)}") from error
-    if answer is None:
+    if document is None:
         raise NotConfigured(
             f"{what} ended with status {response.status_code}:"
             f" {_advice(response.status_code)}"
         )
     try:
-        specs: dict[str, str] = answer["server"]["flavor"]["extra_specs"]
+        specs: dict[str, str] = document["server"]["flavor"]["extra_specs"]
     except (KeyError, TypeError) as error:
         # Nova leaves them out for users who may not see them.
         raise NotConfigured(
@@ -371,7 +371,7 @@ def _advice(status: int) -> str:
 @cache
 def _nova() -> Any:
     """Return the client of Nova's API, by Ironic's own section ``[nova]``."""
-    # Seconds for one answer: the node is locked meanwhile, and Ironic's
+    # Seconds for one response: the node is locked meanwhile, and Ironic's
     # default is to wait for ever.
     session = keystone.get_session("nova", timeout=CONF.nova.timeout or 30)
     return keystone.get_adapter(

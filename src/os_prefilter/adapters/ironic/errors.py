@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The errors of talking to Ironic.
+"""The errors of requests to Ironic.
 
 ::
 
     IronicError
-    |-- IronicUnavailable   no answer, or a server error
-    |-- IronicRefused       it answered with a client error
+    |-- IronicUnavailable   no response, or a server error
+    |-- IronicRefused       it responded with a client error
     |-- UnknownNode         there is no node of that name or UUID
     |-- NodeNotReady        wrong state, locked, in maintenance, API too
-    |                       old, no room for traits: nothing was changed
+    |                       old, too many traits: nothing was changed
     |-- StepsFailed         the steps on a node ended, and not as they should
     `-- OutcomeUnknown      something was begun on a node, and it is not known
                             how it ended
@@ -23,7 +23,7 @@ from os_prefilter.common.quoting import quote
 
 
 class IronicUnavailable(IronicError):
-    """Ironic did not answer, or answered with a server error."""
+    """Ironic did not respond, or responded with a server error."""
 
     def __init__(self, what: str, reason: str) -> None:
         self.reason = reason
@@ -34,7 +34,7 @@ class IronicUnavailable(IronicError):
 
 
 class IronicRefused(IronicError):
-    """Ironic answered with a client error."""
+    """Ironic responded with a client error."""
 
     def __init__(self, what: str, status: int, detail: str) -> None:
         super().__init__(

@@ -3,7 +3,7 @@
 """A bare-metal node of Ironic: its facts, its traits, and steps to run on it.
 
 It works over the ``baremetal`` proxy of an
-``openstack.connection.Connection``. How long one answer may take is the
+``openstack.connection.Connection``. How long one response may take is the
 connection's ``api_timeout``; how often a locked node is tried, its
 ``baremetal_status_code_retries``.
 
@@ -79,7 +79,7 @@ class IronicNode:
         """Return a node of the Ironic that a connection of openstacksdk finds.
 
         :raises CloudError: the service catalogue has no Ironic
-        :raises IronicError: there is no such node, or Ironic does not answer
+        :raises IronicError: there is no such node, or Ironic does not respond
         """
         with convert_errors("GET /v1", node):
             # Here the SDK queries the service and its versions.
@@ -87,15 +87,15 @@ class IronicNode:
         return cls(baremetal, node)
 
     def facts(self) -> IronicFacts:
-        """Ask what is known of the node.
+        """Return what Ironic knows of the node.
 
         The traits that we have set do not count as an operator's: they follow
         from the rest.
 
-        :raises ProbeFailed: the answer is not that of an Ironic, or its API,
+        :raises ProbeFailed: the response is not that of an Ironic, or its API,
             or the client's, is too old for traits
         :raises UnknownNode: there is no such node
-        :raises IronicError: Ironic does not answer, or refuses
+        :raises IronicError: Ironic does not respond, or refuses
         """
         node = self._with_traits()
         settings = bios_settings(self._baremetal, node)
@@ -135,7 +135,7 @@ class IronicNode:
         this to a node.
 
         :param leave: traits of which nothing is known now
-        :param dry_run: only tell what would be changed
+        :param dry_run: only return what would be changed
         :return: what was changed, with the node's UUID, which is the name of
             its resource provider
         :raises NodeNotReady: the traits would not fit on the node, or it stays
@@ -144,7 +144,7 @@ class IronicNode:
             they should be
         :raises ConfigurationError: one of the names is not that of a trait
         :raises UnknownNode: there is no such node
-        :raises IronicError: Ironic does not answer, or refuses; running it
+        :raises IronicError: Ironic does not respond, or refuses; running it
             again goes on from there
         """
         check_traits(traits)
@@ -187,9 +187,9 @@ class IronicNode:
         :param instance: the UUID of the instance that must be on the node;
             None if any may be
         :param settings: BIOS settings that the node must have at the end,
-            beside the ones that the steps change
+            besides the settings that the steps change
         :raises UnknownNode: there is no such node
-        :raises IronicError: Ironic does not answer, or refuses
+        :raises IronicError: Ironic does not respond, or refuses
         """
         return Task(
             self._baremetal,
@@ -212,7 +212,7 @@ class IronicNode:
             ``deploy-config:TYPE`` count, and an earlier note counts more
         :param after: those of the change, which count most
         :return: the UUID of the instance; None if the node has none
-        :raises IronicError: Ironic does not answer, or refuses
+        :raises IronicError: Ironic does not respond, or refuses
         """
         node = self._read()
         noted = (node.instance_info or {}).get(RECORD) or {}

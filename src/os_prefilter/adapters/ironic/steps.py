@@ -50,7 +50,7 @@ class Task:
     another ``IronicError`` as long as nothing was changed: the node is in
     another state, in maintenance, locked, or another instance's, the API of
     Ironic is older than 1.87, or Ironic does not accept the steps, or does not
-    answer.
+    respond.
     """
 
     baremetal: Any
@@ -80,7 +80,7 @@ class Task:
         :raises StepsFailed: a step failed, or the node is not active, in
             maintenance, or has not the BIOS settings that it should when they
             have ended
-        :raises OutcomeUnknown: Ironic did not answer any more, or ``timeout``
+        :raises OutcomeUnknown: Ironic did not respond any more, or ``timeout``
             has passed
         """
         self.check_ready()
@@ -173,7 +173,7 @@ class Task:
         ended: str = "",
     ) -> None:
         if self.node.is_maintenance:
-            # The state tells whether it is in maintenance because a step has
+            # The state shows whether it is in maintenance because a step has
             # failed.
             is_ours = self.node.provision_state in (_FAILED, *_UNDER_WAY)
             state = f" and {self._describe_state()}" if is_ours else ""

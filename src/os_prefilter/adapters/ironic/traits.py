@@ -81,10 +81,10 @@ class TraitPlan:
     def changes(self, node: str) -> list[TraitChange]:
         """Return all differences: added, removed, kept though undesired."""
         kept = self.present & self._denied - self.noted
-        kinds = (("add", self.added), ("remove", self.removed), (KEEP, kept))
+        changes = (("add", self.added), ("remove", self.removed), (KEEP, kept))
         return [
-            TraitChange(node, trait, kind)
-            for kind, traits in kinds
+            TraitChange(node, trait, change)
+            for change, traits in changes
             for trait in sorted(traits)
         ]
 
@@ -132,7 +132,7 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     Traits that Ironic refuses do not keep others off the node.
 
     :raises IronicRefused: it refused some; all else is done
-    :raises IronicError: Ironic does not answer; running it again goes on from
+    :raises IronicError: Ironic does not respond; running it again goes on from
         there
     """
     before = plan.noted_before

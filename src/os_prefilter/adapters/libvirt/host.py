@@ -130,7 +130,7 @@ class LibvirtHost:
     def facts(self, emulated: Collection[str] | None = None) -> LibvirtFacts:
         """Return the facts of the host.
 
-        :param emulated: the architectures to probe beside the host's own, as
+        :param emulated: the architectures to probe besides the host's own, as
             Nova spells them; None for all
         :raises ProbeFailed: if a call of libvirt fails, or its response cannot
             be used

@@ -6,7 +6,7 @@ By their traits, their properties and their BIOS settings.
 
 A trait on the node is the truth about it: an operator put it there, and Nova
 replaces the traits of the provider by those of the node. So it counts as "can"
-for every row, and no answer here contradicts it. The exception are the traits
+for every row, and no reason here contradicts it. The exception are the traits
 of configuration templates: where none of a template's variants fits the node,
 a trait does not make it configurable.
 

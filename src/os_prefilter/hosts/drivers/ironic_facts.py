@@ -148,7 +148,7 @@ def facts_from_node(
         json``
     :param bios: ``GET /v1/nodes/ID/bios``, or ``openstack baremetal node bios
         setting list ID -f json``; with ``?detail=True`` or ``--long`` settings
-        that are read-only are told from others
+        that are read-only are distinguished
     :param traits: the traits on the node, if not those in ``node``
     :param path: the name of the first document in errors
     :param bios_path: the name of the second

@@ -116,7 +116,7 @@ class LibvirtFacts(HostFacts, NovaSettings):
     guests: Mapping[str, GuestFacts] = field(default_factory=dict)
     """Guest architecture, as Nova spells it -> what its guests can have.
 
-    The host's own, and those that QEMU emulates; empty for lxc.
+    The host's own architecture, and emulated ones; empty for lxc.
     """
     smt: bool = False
     """True if its cores run more than one thread."""

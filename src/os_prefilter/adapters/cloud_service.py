@@ -49,10 +49,8 @@ def proxy_of(connection: Any, kind: str) -> Any:
         # used.
         _ = proxy.request
     except (ServiceDisabledException, CatalogException) as error:
-        region, interface = (
-            connection.config.get_region_name(kind),
-            connection.config.get_interface(kind),
-        )
+        region = connection.config.get_region_name(kind)
+        interface = connection.config.get_interface(kind)
         where = f"region {quote(region)}, interface {quote(interface)}"
         reason = (
             "the service catalogue has no endpoint of type"

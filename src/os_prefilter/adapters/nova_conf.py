@@ -235,15 +235,15 @@ def unsupported_nova() -> str:
         f"os-prefilter {version('os-prefilter')} is tested with Nova"
         f" {list_releases()}"
     )
-    newer = (
-        "a new request filter of Nova with the purpose of one of ours runs"
-        " beside it. Upgrade os-prefilter."
-    )
-    older = (
+    advice = (
         "they may require traits that its compute services do not report."
         " Upgrade Nova, or audit each filter first."
     )
-    advice = newer if release > NEWEST_NOVA else older
+    if release > NEWEST_NOVA:
+        advice = (
+            "a new request filter of Nova with the purpose of one of ours runs"
+            " beside it. Upgrade os-prefilter."
+        )
     return (
         f"{tested}, not with Nova {version('nova')}. The filters run all the"
         f" same, but {advice}"
@@ -287,7 +287,8 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     found["connection_uri"] = found["connection_uri"].strip()
     found["hw_machine_type"] = _machine_types(found["hw_machine_type"], where)
     found["tpm_secret_security"] = frozenset(found["tpm_secret_security"])
-    return LibvirtSettings(**{**found, "cpu_mode": found["cpu_mode"] or ""})
+    found["cpu_mode"] = found["cpu_mode"] or ""
+    return LibvirtSettings(**found)
 
 
 def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:

@@ -98,12 +98,10 @@ def _check_response(response: requests.Response, **options: Any) -> None:
         timeout = options.get("timeout")
         # A transport of another library may have no body to read.
         if timeout and not options.get("stream") and response.raw is not None:
+            if isinstance(timeout, tuple):
+                timeout = max(timeout)
             # As response.content does; it has no other name.
-            response._content = _body(  # noqa: SLF001
-                response,
-                WHOLE
-                * (max(timeout) if isinstance(timeout, tuple) else timeout),
-            )
+            response._content = _body(response, WHOLE * timeout)  # noqa: SLF001
     except BaseException:
         response.close()
         raise

@@ -68,9 +68,10 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
         for trait in _values_by_trait()
     }
     configured = reporter.configured(facts) if reporter.configured else {}
-    return {
+    decided = {
         trait: reason for trait, reason in found.items() if reason is not None
-    } | dict(configured)
+    }
+    return {**decided, **configured}
 
 
 def refusal_of(
@@ -108,22 +109,14 @@ def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
     if not architecture:
         # One of Nova's, if it is about another architecture than the host's
         # own.
-        named = (
-            value
-            for value, term in BY_NAME["emulation_architecture"].values.items()
-            if term.trait == trait
-        )
-        architecture = next(
-            (
-                value
-                for value in named
-                if guest_architecture(value) != facts.architecture
-            ),
-            None,
-        )
-    if not architecture or is_offered(
-        architecture, facts.emulated_architectures
-    ):
+        for value, term in BY_NAME["emulation_architecture"].values.items():
+            is_own = guest_architecture(value) == facts.architecture
+            if term.trait == trait and not is_own:
+                architecture = value
+                break
+        else:
+            return ""
+    if is_offered(architecture, facts.emulated_architectures):
         return ""
     return f"{architecture} is not in [prefilter] emulated_architectures"
 

@@ -95,10 +95,8 @@ TraitsOf = Callable[[Any], frozenset[str]]
 
 def traits_reported_by_nova(_facts: object = None) -> frozenset[str]:
     """Return the vocabulary's traits that Nova's own virt drivers report."""
-    return (
-        frozenset(trait for row in table() for trait in row.traits)
-        - opt_in_traits()
-    )
+    every = frozenset[str]().union(*(row.traits for row in table()))
+    return every - opt_in_traits()
 
 
 # In Nova, only the libvirt driver writes traits of these rows.
@@ -184,11 +182,7 @@ class GuestSettings:
 
     def value(self, name: str) -> str | None:
         """Return the value of a row; None if the request has none."""
-        return next(
-            (
-                setting.value
-                for setting in self.settings
-                if setting.name == name
-            ),
-            None,
-        )
+        for setting in self.settings:
+            if setting.name == name:
+                return setting.value
+        return None

@@ -139,14 +139,13 @@ class LibvirtHost:
             libvirt_version = self._version("getLibVersion", call)
             hypervisor_version = self._version("getVersion", call)
             capabilities = call("getCapabilities").encode()
+            domains = _domain_capabilities(
+                call, capabilities, self._settings, emulated
+            )
             try:
                 return documents.facts_from_xml(
                     capabilities,
-                    list(
-                        _domain_capabilities(
-                            call, capabilities, self._settings, emulated
-                        )
-                    ),
+                    list(domains),
                     settings=self._settings,
                     libvirt_version=libvirt_version,
                     qemu_version=hypervisor_version,
@@ -263,30 +262,22 @@ def _domain_capabilities(
             or domain_type not in domain_types
         ):
             continue
-        default = ""
-        for machine, exact in (
-            (None, ""),
-            *sorted(domain_types[domain_type].items()),
-        ):
-            # Each call can take seconds; the default machine type is known
-            # after the first.
-            if machine and (
-                platform not in MACHINES.get(machine, ()) or exact == default
-            ):
-                continue
-            arguments = (
-                "getDomainCapabilities",
-                None,
-                architecture,
-                machine,
-                domain_type,
-            )
-            where, found = _describe(*arguments), call(*arguments).encode()
-            if machine is None:
-                default = documents.domain_capabilities_from(
-                    where, found
-                ).machine
-            yield where, found
+        where, found = _ask(call, architecture, None, domain_type)
+        yield where, found
+        default = documents.domain_capabilities_from(where, found).machine
+        for machine, exact in sorted(domain_types[domain_type].items()):
+            # Each call can take seconds; the default machine type is known.
+            if platform in MACHINES.get(machine, ()) and exact != default:
+                yield _ask(call, architecture, machine, domain_type)
+
+
+def _ask(
+    call: _Call, architecture: str, machine: str | None, domain_type: str
+) -> tuple[str, bytes]:
+    """Return the call and the domain capabilities of a machine type."""
+    name = "getDomainCapabilities"
+    arguments = (None, architecture, machine, domain_type)
+    return _describe(name, *arguments), call(name, *arguments).encode()
 
 
 def _kvm_has_smm(uri: str) -> bool | None:

@@ -72,14 +72,13 @@ class FakeFacts(HostFacts):
     @cached_property
     def traits(self) -> frozenset[Trait]:
         """The traits of what it can do."""
-        terms = (
-            row_named(row).values[value]
-            for row, values in self.can.items()
-            for value in values
-        )
-        return frozenset(
-            term.trait for term in terms if term.trait and term.required
-        )
+        found = set()
+        for row, values in self.can.items():
+            for value in values:
+                term = row_named(row).values[value]
+                if term.trait and term.required:
+                    found.add(term.trait)
+        return frozenset(found)
 
 
 def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
@@ -88,14 +87,14 @@ def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
     For guests of every architecture.
     """
     known = row_named(row).canonical(value)
-    term = row_named(row).values[known] if known is not None else None
-    # By trait, not by value: disks and CD-ROMs share the traits of buses, i686
-    # requires that of x86_64, and the thread policy "isolate" forbids its
-    # trait.
-    if term and (
-        term.trait is None or (term.trait in facts.traits) == term.required
-    ):
-        return ""
+    if known is not None:
+        term = row_named(row).values[known]
+        # By trait, not by value: disks and CD-ROMs share the traits of buses,
+        # i686 requires that of x86_64, and the thread policy "isolate" forbids
+        # its trait.
+        has = term.trait in facts.traits
+        if term.trait is None or has == term.required:
+            return ""
     return f"the fake host is not configured for {row}"
 
 

@@ -74,11 +74,9 @@ def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:
     libvirt accepts packed virtqueues only for interfaces of the model virtio.
     Without a requested model, the driver knows which it gives.
     """
-    return (
-        {"interface": {"packed": "on"}}
-        if settings.value("packed_virtqueue") == "true"
-        else {}
-    )
+    if settings.value("packed_virtqueue") != "true":
+        return {}
+    return {"interface": {"packed": "on"}}
 
 
 def _elements(settings: GuestSettings) -> Iterator[Element]:
@@ -92,12 +90,9 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
     yield from _system(settings)
     if mode := settings.value("maxphysaddr_mode"):
         cpu = Element("cpu")
-        bits = (
-            {"bits": str(settings.physical_address_bits)}
-            if settings.physical_address_bits
-            else {}
-        )
-        SubElement(cpu, "maxphysaddr", {"mode": mode, **bits})
+        address = SubElement(cpu, "maxphysaddr", mode=mode)
+        if settings.physical_address_bits:
+            address.set("bits", str(settings.physical_address_bits))
         yield cpu
     if model := settings.value("video_model"):
         video = Element("video")
@@ -136,11 +131,11 @@ def _usb_input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
         or any(settings.value(row) == "usb" for row in _MAY_NEED_USB)
     ):
         # As in Nova: a guest with a USB device gets a controller in any case.
+        if controller == "none":
+            controller = ""
         # libvirt adds none on these.
-        without = settings.family in {"virt", "s390-ccw-virtio"}
-        controller = controller.replace("none", "") or (
-            "qemu-xhci" if without else ""
-        )
+        if not controller and settings.family in {"virt", "s390-ccw-virtio"}:
+            controller = "qemu-xhci"
     if controller:
         yield Element("controller", type="usb", index="0", model=controller)
     if pointer:
@@ -166,13 +161,9 @@ def _system(settings: GuestSettings) -> Iterator[Element]:
     ):
         return
     system = Element("os")
-    kind = SubElement(
-        system,
-        "type",
-        arch=LIBVIRT_ARCHITECTURES.get(
-            settings.architecture, settings.architecture
-        ),
-    )
+    architecture = settings.architecture
+    name = LIBVIRT_ARCHITECTURES.get(architecture, architecture)
+    kind = SubElement(system, "type", arch=name)
     kind.text = "hvm"
     if settings.machine:
         kind.set("machine", settings.machine)
@@ -181,19 +172,13 @@ def _system(settings: GuestSettings) -> Iterator[Element]:
         # As in Nova: off unless requested. Otherwise libvirt prefers firmware
         # that has it.
         feature = SubElement(system, "firmware")
-        SubElement(
-            feature,
-            "feature",
-            name="secure-boot",
-            enabled="yes" if secure else "no",
-        )
+        enabled = "yes" if secure else "no"
+        SubElement(feature, "feature", name="secure-boot", enabled=enabled)
+        loader = {}
         # No secure="no": libvirt 9.0 refuses it. It means system management
         # mode, which is x86's.
-        loader = (
-            {"secure": "yes"}
-            if secure and settings.architecture == "x86_64"
-            else {}
-        )
+        if secure and architecture == "x86_64":
+            loader["secure"] = "yes"
         if settings.value("firmware_stateless") == "true":
             loader["stateless"] = "yes"
         if loader:

@@ -96,11 +96,9 @@ def refusal(
         return ""
     if row in _CAN:
         what, values = _CAN[row]
-        return (
-            ""
-            if value in values
-            else f"VMware has {what} {', '.join(sorted(values))}, not {value}"
-        )
+        if value in values:
+            return ""
+        return f"VMware has {what} {', '.join(sorted(values))}, not {value}"
     ignored = BY_NAME[row].image_property or BY_NAME[row].extra_spec
     return _NEVER.get(row) or f"Nova's VMware driver ignores {ignored}"
 

@@ -135,7 +135,7 @@ def test_aggregates_are_objects_or_mappings_with_the_zone_as_metadata_or_as_a_fi
         {"uuid": B, "name": "b", "availability_zone": "north", "metadata": {}},
         SimpleNamespace(uuid=C, name="c", availability_zone="north"),
     ]
-    assert HostAggregates.of(rows).of_zones == {"north": (A, B, C)}
+    assert HostAggregates.of(rows).by_zone == {"north": (A, B, C)}
 
 
 TENANTS = (

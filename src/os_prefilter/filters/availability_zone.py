@@ -30,7 +30,7 @@ def availability_zone(
     if not zone:
         return NOTHING
     known = HostAggregates.of(aggregates)
-    if uuids := known.of_zones.get(zone):
+    if uuids := known.by_zone.get(zone):
         return require_aggregates(
             uuids, f"{_SOURCE} {quote(zone)}", known.describe(uuids)
         )

@@ -43,16 +43,16 @@ class HostAggregates:
 
     names: Mapping[str, str] = field(default_factory=dict)
     """UUID -> name, of all."""
-    of_zones: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by_zone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Availability zone -> its aggregates."""
-    of_tenants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    by_tenant: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Project ID -> the aggregates that are for it."""
     isolated: tuple[Isolated, ...] = ()
 
     def __repr__(self) -> str:
         return (
-            f"<{len(self.names)} aggregates: {len(self.of_zones)} zones,"
-            f" {len(self.of_tenants)} tenants, {len(self.isolated)} isolated>"
+            f"<{len(self.names)} aggregates: {len(self.by_zone)} zones,"
+            f" {len(self.by_tenant)} tenants, {len(self.isolated)} isolated>"
         )
 
     @classmethod

@@ -24,7 +24,7 @@ def tenant_isolation(
     """Require a host in an aggregate of the tenant, if it has any."""
     known = HostAggregates.of(aggregates)
     project = request.project_id
-    uuids = known.of_tenants.get(project) if project is not None else None
+    uuids = known.by_tenant.get(project) if project is not None else None
     if uuids:
         return require_aggregates(
             uuids, f"tenant {quote(project)}", known.describe(uuids)

@@ -278,8 +278,8 @@ class NoHostServes(RequestRejected):
             together = (
                 f" together with {' and '.join(others)}" if others else ""
             )
-            of_fleet = f" ({'; '.join(counts[:number])})" if number else ""
-            text = f"No {kind}host offers {first}{together}{of_fleet}."
+            numbers = f" ({'; '.join(counts[:number])})" if number else ""
+            text = f"No {kind}host offers {first}{together}{numbers}."
             if len(text.encode()) <= _REASON_LENGTH:
                 break
         super().__init__(text)
@@ -478,7 +478,7 @@ class PlacementError(PrefilterError):
 
 
 class PlacementUnavailable(PlacementError):
-    """Placement did not answer, or answered with a server error."""
+    """Placement did not respond, or with a server error."""
 
     def __init__(self, what: str, reason: object) -> None:
         super().__init__(
@@ -488,7 +488,7 @@ class PlacementUnavailable(PlacementError):
 
 
 class PlacementRefused(PlacementError):
-    """Placement answered with a client error."""
+    """Placement responded with a client error."""
 
     def __init__(
         self, what: str, status: int, detail: str, advice: str = ""

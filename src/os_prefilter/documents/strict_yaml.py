@@ -140,7 +140,7 @@ def _check_shape(text: str) -> None:
     So before anything recurses or is built.
     """
     depth, values = 0, 0
-    of_anchor: dict[str, int] = {}
+    values_by_anchor: dict[str, int] = {}
     # The anchored collections that are open, each with its depth and the
     # values before it.
     anchored: list[tuple[str, int, int]] = []
@@ -159,7 +159,7 @@ def _check_shape(text: str) -> None:
                     " what it repeats"
                 )
                 raise _refusal(problem, event.start_mark)
-            values += of_anchor.get(str(event.anchor), 1)
+            values += values_by_anchor.get(str(event.anchor), 1)
         elif isinstance(event, yaml.NodeEvent):
             if event.anchor and isinstance(event, yaml.CollectionStartEvent):
                 anchored.append((event.anchor, depth, values))
@@ -170,7 +170,7 @@ def _check_shape(text: str) -> None:
             and depth < anchored[-1][1]
         ):
             anchor, _, before = anchored.pop()
-            of_anchor[anchor] = values - before
+            values_by_anchor[anchor] = values - before
         if values > MAX_VALUES:
             raise _refusal(
                 f"more than {MAX_VALUES} values, with those that aliases"

@@ -18,7 +18,7 @@ deployment that the embedding service provides
 
 ``docs/contribute.rst`` lists what a new one needs, its entry point above all.
 A device model needs no filter, but a row in :mod:`os_prefilter.vocabulary` and
-an answer of each reporter. ``noop.py`` is the smallest filter,
+a result of each reporter. ``noop.py`` is the smallest filter,
 ``packed_virtqueue.py`` one that requires a row, ``remote_managed_ports.py``
 one that declares what else it reads.
 

@@ -95,10 +95,10 @@ def owner(
 
     Once every compute node has it.
     """
-    answer = _on_hosts(options)
+    result = _on_hosts(options)
     # Most requests: nothing of the owner's but a host.
     if not request.requested_groups and not request.flavor_groups:
-        return answer
+        return result
     trait = trait_named(options.owner_trait)
     on_pci_groups = []
     for suffix in request.requested_groups if options.owns_hosts else ():
@@ -107,11 +107,11 @@ def owner(
             on_pci_groups.append(
                 Requirement(_OF_PCI_DEVICES, True, suffix, source)
             )
-    answer += Requirements(
+    result += Requirements(
         (*on_pci_groups, *_on_device_profiles(request, trait, options))
     )
     if not request.flavor_groups:
-        return answer
+        return result
     in_flavor = Requirements(tuple(_on_flavor_groups(request, trait, options)))
     if "" in request.flavor_groups:
         in_flavor += _on_unsuffixed(request, trait, options, required_before)
@@ -122,7 +122,7 @@ def owner(
             key=lambda item: (item.scope != UNSUFFIXED, item.scope),
         )
     )
-    return answer + replace(in_flavor, requirements=in_order)
+    return result + replace(in_flavor, requirements=in_order)
 
 
 # One pipeline has one.
@@ -212,23 +212,23 @@ def _on_unsuffixed(
     ]
     if _names_owner(group, options):
         owned = []
-    answer, obstacle = NOTHING, ""
+    result, obstacle = NOTHING, ""
     if owned and unsuffixed_group_uses_host(request):
         on_root = request.root_required | (
             {trait} if options.owns_hosts else set()
         )
         obstacle = _obstacle(request, owned, required_before, on_root)
         if not obstacle:
-            answer = _in_own_groups(
+            result = _in_own_groups(
                 group,
                 {name: _trait_on(name, trait, options) for name in owned},
                 required_before,
             )
             nested, owned = [name for name in nested if name not in owned], []
     if not nested:
-        return answer
+        return result
     source = f"flavor extra spec resources:{nested[0]}"
-    return answer + _in_place(
+    return result + _in_place(
         request,
         trait,
         options,

@@ -123,10 +123,10 @@ def routed_networks(request: Request, *, networks: Any) -> Requirements:
     requested = request.networks
     if not requested:
         return NOTHING
-    known, answer = RoutedNetworks.of(networks), NOTHING
+    known, result = RoutedNetworks.of(networks), NOTHING
     for each in requested:
-        answer += _of_network(each, known)
-    return answer
+        result += _of_network(each, known)
+    return result
 
 
 def _of_network(each: NetworkRequest, known: RoutedNetworks) -> Requirements:

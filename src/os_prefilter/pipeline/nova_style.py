@@ -44,7 +44,7 @@ def run(
     before = Request(draft)
     traits, aggregates = _traits(before), _aggregates(before)
     try:
-        answer = function(builder.context, draft)
+        result = function(builder.context, draft)
     except Exception as error:
         # By name: this library does not import Nova.
         if any(
@@ -57,10 +57,10 @@ def run(
                 name, str(getattr(error, "kwargs", {}).get("reason", error))
             ) from error
         raise
-    if isinstance(answer, Requirements) or inspect.isawaitable(answer):
+    if isinstance(result, Requirements) or inspect.isawaitable(result):
         raise TypeError(
             "it takes two positional parameters, so it is called the Nova"
-            f" way, but returns a {type(answer).__name__}; options and facts"
+            f" way, but returns a {type(result).__name__}; options and facts"
             " are keyword-only parameters"
         )
     builder.reload_request()

@@ -352,12 +352,12 @@ def _rows_by_trait() -> dict[Trait, tuple[tuple[Row, Trait], ...]]:
     for row in ROWS:
         if row.name in OF_HOSTS or not row.request_names:
             continue
-        of_row = [(trait, trait) for trait in row.traits]
-        of_row += [
+        named = [(trait, trait) for trait in row.traits]
+        named += [
             (name, trait)
             for (trait, _), name in QUALIFIED.items()
             if row.per_architecture and trait in row.traits
         ]
-        for name, trait in of_row:
+        for name, trait in named:
             names[name] = (*names.get(name, ()), (row, trait))
     return names

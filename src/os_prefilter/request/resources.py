@@ -115,13 +115,15 @@ def unsuffixed_group_uses_host(request: Request) -> bool:
         *request.requested_groups.values(),
     )
     unsuffixed = request.flavor_groups.get("")
-    of_unsuffixed = unsuffixed.resource_classes if unsuffixed else frozenset()
+    unsuffixed_classes = (
+        unsuffixed.resource_classes if unsuffixed else frozenset()
+    )
     written = {name for group in groups for name in group.resources}
     for name, classes in _OF_FLAVOR.items():
         # As Nova: a class that is written anywhere takes the place of the
         # flavor's own field, also if its amount is 0.
         if not classes.isdisjoint(written):
-            uses_host = not classes.isdisjoint(of_unsuffixed)
+            uses_host = not classes.isdisjoint(unsuffixed_classes)
         else:
             uses_host = bool(request.flavor_attribute(name))
         if uses_host:

@@ -217,9 +217,9 @@ def _meaning(
     if (
         row is _EMULATION
         and not options.emulates(value)
-        and (of_platform := trait_of_platform(value))
+        and (platform_trait := trait_of_platform(value))
     ):
-        trait, opt_in = of_platform, False
+        trait, opt_in = platform_trait, False
     trait = Trait(str(trait))
     # Exactly one is set below.
     requirement = preference = note = None

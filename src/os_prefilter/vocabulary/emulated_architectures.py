@@ -64,12 +64,12 @@ def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
     Of rows ``per_architecture``; it means the same for such guests.
     """
     by_name = {row.name: row for row in rows}
-    of_machines = {
+    by_machine = {
         term.trait: machine_types.MACHINES[value]
         for value, term in by_name["machine_type"].values.items()
     }
     defaults = by_name["default_machine"].values
-    of_defaults = {
+    by_default = {
         term.trait: machine_types.MACHINES.get(
             value, machine_types.PLATFORM_ARCHITECTURES
         )
@@ -82,8 +82,8 @@ def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
     ]
     of_i686 = {row.values[value].trait for row, value in apart}
     architectures: dict[Trait | None, tuple[str, ...]] = {
-        **of_machines,
-        **of_defaults,
+        **by_machine,
+        **by_default,
     }
     found: dict[tuple[Trait, str], Trait] = {}
     for row in by_name.values():

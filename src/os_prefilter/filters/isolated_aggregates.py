@@ -33,6 +33,8 @@ def isolated_aggregates(
     known = HostAggregates.of(aggregates)
     if not known.isolated:
         return NOTHING
+    # Nova's isolate_aggregates leaves out what request filters require of the
+    # root; here both count.
     from_request = requirements_without_filters(request)
     required = {
         item.trait

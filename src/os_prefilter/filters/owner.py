@@ -100,6 +100,8 @@ def owner(
     if not request.requested_groups and not request.flavor_groups:
         return result
     trait = trait_named(options.owner_trait)
+    # Not the owner trait: before Nova 34, nova-compute replaces the traits of
+    # its PCI devices when its cache of Placement has expired.
     on_pci_groups = []
     for suffix in request.requested_groups if options.owns_hosts else ():
         if suffix and suffix.rsplit("-", 1)[0] in request.pci_request_ids:
@@ -244,7 +246,8 @@ def _in_own_groups(
 ) -> Requirements:
     """Request each class in a group of its own.
 
-    It means the same but for the owner: each had one provider before.
+    It means the same but for the owner: Placement takes all of one class of
+    the unsuffixed group from one provider.
 
     :param owned: resource class -> the trait of the owner's providers of it
     """
@@ -253,6 +256,8 @@ def _in_own_groups(
         for item in required_before
         if _on_unsuffixed_group(item, required=False)
     }
+    # Forbidden traits go with the resource. Required ones stay: they may be
+    # the host's, and capable hosts would be lost.
     forbidden = frozenset(map(trait_named, group.forbidden_traits | unwanted))
     groups = tuple(
         RequestGroup(

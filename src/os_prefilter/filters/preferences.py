@@ -30,6 +30,7 @@ def preferences(request: Request) -> Requirements:
     """
     found: dict[str, Preference] = {}
     notes: list[Note] = []
+    # Not those of the image, which is a tenant's.
     for key, value in request.extra_specs.items():
         if not is_preference(key, value):
             continue

@@ -81,6 +81,9 @@ class Decision:
         :param has: whether the host has a trait; None, for one of which that
             is not known, counts as False
         """
+        # A share of all of them, not stretched over the candidates as Nova's
+        # weights are: where each host lacks one of two traits, the other one
+        # must not count twice.
         traits = {item.trait for item in self.preferences}
         return (
             sum(map(bool, map(has, traits))) / len(traits) if traits else 0.0
@@ -101,7 +104,7 @@ class Decision:
 
 
 class DecisionBuilder:
-    """The results of the filters that have run for a request.
+    """Builds a decision from the results of the filters that have run.
 
     :param request: the view of it
     :param context: handed to filters written the Nova way

@@ -187,7 +187,9 @@ def respell_preferences(
         trait_key(trait, ""): f"{_PREFERRED_TRAIT}{trait}" for trait in traits
     }
     respelled = {key for key in keys if extra_specs.get(key) == _PREFERRED}
-    # Last: the flavor may have the other spelling with another value.
+    # Replaced and not removed: filters that are applied again must find the
+    # same preferences. Last, as the flavor may have the other spelling with
+    # another value.
     return {
         key: value
         for key, value in extra_specs.items()

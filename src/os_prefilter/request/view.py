@@ -516,9 +516,7 @@ class Request:
     def cache_key(self) -> tuple[Any, ...] | None:
         """Return all that the view holds, as the key of cached decisions.
 
-        None for one with groups of devices or ports.
-
-        Those hardly ever come twice.
+        None for one with groups of devices or ports: hardly two are equal.
         """
         if self._requested_resources or (
             self._pci_requests and self.pci_request_ids
@@ -539,6 +537,7 @@ class Request:
             (*extra_specs.values(),),
             self.root_required,
             self.root_forbidden,
+            # Where the names of properties end and those of extra specs begin.
             len(properties),
             self._lists_traits,
             self.boots_from_volume,

@@ -34,7 +34,8 @@ First places that rarely differ between requests of one image and flavor.
 SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
 """Places that may hold several values at once, each of which may match."""
 
-_LONGEST_INTEGER = 64  # bits
+# Bits: Python refuses the text of an integer of more than 4,300 digits.
+_LONGEST_INTEGER = 64
 _RESPELT = {
     row.image_property: row
     for row in ROWS

@@ -123,6 +123,8 @@ class RuleSet:
             tuple[str, bool],
             dict[str, dict[conditions.ConditionValue | None, list[int]]],
         ] = {}
+        # Rules without "when" are tested for each request: there are few, and
+        # decisions are cached.
         self._always: list[int] = []
         for number, rule in enumerate(self.rules):
             for clause in rule.when:

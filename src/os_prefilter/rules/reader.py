@@ -32,6 +32,8 @@ from os_prefilter.rules.schema import (
 SUFFIXES = (".yaml", ".yml")
 """The suffixes of the files that are read in a directory."""
 
+# Alternatives are written out, so that each can be indexed and compared: two
+# each in seven conditions are 128.
 _MOST_CLAUSES = 64
 
 

@@ -115,6 +115,7 @@ class RuleFolders:
         with self._reading:
             try:
                 stats = self._stat_all()
+                # Half a YAML file may be a whole document with fewer rules.
                 if not forced and (
                     stats == self._stats or not _are_settled(stats)
                 ):

@@ -231,6 +231,8 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         self, facts: IronicFacts, asked: Mapping[str, str]
     ) -> list[dict[str, Any]]:
         try:
+            # Defaults as well: where nodes are not cleaned, the next tenant
+            # would get what the last one asked for.
             wanted: dict[str, str] = {}
             for template in self._templates:
                 default = {template.extra_spec: template.value}

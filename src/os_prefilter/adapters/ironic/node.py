@@ -221,6 +221,7 @@ class IronicNode:
             **{name: str(each) for name, each in noted.items()},
             **_configurations(after),
         }
+        # A rebuild keeps instance_info, and a deletion empties it.
         path = f"/instance_info/{RECORD}"
         with convert_errors("PATCH /v1/nodes/ID", str(node.id)):
             patch = [{"op": "add", "path": path, "value": value}]

@@ -38,6 +38,8 @@ LOCK_TIMEOUT = 60.0
 
 _ACTIVE, _FAILED = "active", "service failed"
 """The provision states in which a service begins; it ends in the first one."""
+# The first that services a node in use: to deploy or clean it again would
+# destroy its disks.
 _MICROVERSION = "1.87"
 _UNDER_WAY = frozenset(("servicing", "service wait", "service hold"))
 

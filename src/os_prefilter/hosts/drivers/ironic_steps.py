@@ -80,13 +80,13 @@ def deploy_steps(
         differently.
     """
     templates = facts.templates
-    steps = [
-        (setting.source, step)
-        for setting in settings.settings
-        if setting.name.startswith(PREFIX)
-        for step in fit(facts, templates.of(setting.name, setting.value)).steps
-    ]
-    merged = _merge(steps)
+    sourced: list[tuple[str, Step]] = []
+    for setting in settings.settings:
+        if setting.name.startswith(PREFIX):
+            template = templates.of(setting.name, setting.value)
+            steps = fit(facts, template).steps
+            sourced += [(setting.source, step) for step in steps]
+    merged = _merge(sourced)
     merged.sort(key=lambda step: (-step.priority, step.key))
     return [step.for_ironic() for step in merged]
 

@@ -30,6 +30,7 @@ from os_prefilter.vocabulary.model import Row
 from tests.conftest import spec_of
 from tests.support.hosts import KVM, NOTHING, X86, libvirt_hosts
 from tests.support.nova_objects import nova_spec
+from tests.support.tables import cases
 
 _SMMU, _INTEL = '<iommu model="smmuv3" />', '<iommu model="intel" />'
 _VIOMMU_AUTO = {
@@ -42,8 +43,6 @@ _UEFI = (
     '<os firmware="efi"><type arch="x86_64">hvm</type>'
     '<firmware><feature name="secure-boot" enabled="{}" /></firmware>{}</os>'
 )
-_USB = '<controller type="usb" index="0" model="{}" />'
-_TPM = '<tpm model="{}"><backend type="emulator" version="2.0" /></tpm>'
 _NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
 
 
@@ -54,81 +53,67 @@ def _settings(
     return GuestSettings(tuple(settings), architecture, family=family)
 
 
+_HPET = '<clock offset="utc"><timer name="hpet" present="yes" /></clock>'
+
+
 def test_hpet_timer_is_written_first_whether_on_or_off() -> None:
-    wanted = guest_settings(
-        spec_of({"hw_time_hpet": "true", "hw_sound_model": "ich9"}), KVM
-    )
-    assert domain_elements(wanted) == [
-        '<clock offset="utc"><timer name="hpet" present="yes" /></clock>',
-        '<sound model="ich9" />',
-    ]
+    spec = spec_of({"hw_time_hpet": "true", "hw_sound_model": "ich9"})
+    elements = domain_elements(guest_settings(spec, KVM))
+    assert elements == [_HPET, '<sound model="ich9" />']
     assert domain_elements(guest_settings(spec_of(), KVM)) == [_NO_TIMER]
+
+
+def test_guest_without_hpet_gets_no_timer() -> None:
     assert domain_elements(GuestSettings((), "aarch64")) == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "element"),
-    [
-        (
-            _settings(video_model="virtio"),
-            '<video><model type="virtio" /></video>',
-        ),
-        (_settings(usb_model="qemu-xhci"), _USB.format("qemu-xhci")),
-        (_settings(usb_model="none", disk_bus="ide"), _USB.format("none")),
-        (
-            _settings(usb_model="nec-xhci", disk_bus="usb"),
-            _USB.format("nec-xhci"),
-        ),
-        (
-            _settings("aarch64", "virt", cdrom_bus="usb"),
-            _USB.format("qemu-xhci"),
-        ),
-        (
-            _settings("s390x", "s390-ccw-virtio", disk_bus="usb"),
-            _USB.format("qemu-xhci"),
-        ),
-        (
-            _settings(scsi_model="virtio-scsi"),
-            '<controller type="scsi" index="0" model="virtio-scsi" />',
-        ),
-        (_settings(viommu_model="auto"), _INTEL),
-        (_settings(viommu_model="virtio"), '<iommu model="virtio" />'),
-        (_settings("aarch64", "virt", viommu_model="auto"), _SMMU),
-        (
-            _settings(tpm_version="2.0", tpm_model="tpm-crb"),
-            _TPM.format("tpm-crb"),
-        ),
-        (_settings(tpm_version="2.0"), _TPM.format("tpm-tis")),
-        (_settings("i686"), '<os><type arch="i686">hvm</type></os>'),
-        (_settings(firmware_type="uefi"), _UEFI.format("no", "")),
-        (
-            _settings(
-                firmware_type="uefi",
-                secure_boot="disabled",
-                firmware_stateless="true",
-            ),
-            _UEFI.format("no", '<loader stateless="yes" />'),
-        ),
-        (
-            _settings(
-                firmware_type="uefi",
-                secure_boot="required",
-                firmware_stateless="true",
-            ),
-            _UEFI.format("yes", '<loader secure="yes" stateless="yes" />'),
-        ),
-        (
-            _settings(firmware_type="bios"),
-            '<os><type arch="x86_64">hvm</type></os>',
-        ),
-    ],
-)
-def test_each_setting_becomes_one_element(
-    settings: GuestSettings, element: str
+_ELEMENTS = cases("""
+x86_64 pc video_model=virtio   | <video><model type="virtio" /></video>
+x86_64 pc usb_model=qemu-xhci  | <controller type="usb" index="0" model="qemu-xhci" />
+x86_64 pc usb_model=none disk_bus=ide     | <controller type="usb" index="0" model="none" />
+x86_64 pc usb_model=nec-xhci disk_bus=usb | <controller type="usb" index="0" model="nec-xhci" />
+aarch64 virt cdrom_bus=usb             | <controller type="usb" index="0" model="qemu-xhci" />
+s390x s390-ccw-virtio disk_bus=usb     | <controller type="usb" index="0" model="qemu-xhci" />
+x86_64 pc scsi_model=virtio-scsi | <controller type="scsi" index="0" model="virtio-scsi" />
+x86_64 pc viommu_model=auto    | <iommu model="intel" />
+x86_64 pc viommu_model=virtio  | <iommu model="virtio" />
+aarch64 virt viommu_model=auto | <iommu model="smmuv3" />
+x86_64 pc tpm_version=2.0 tpm_model=tpm-crb | <tpm model="tpm-crb"><backend type="emulator" version="2.0" /></tpm>
+x86_64 pc tpm_version=2.0      | <tpm model="tpm-tis"><backend type="emulator" version="2.0" /></tpm>
+i686 pc                        | <os><type arch="i686">hvm</type></os>
+x86_64 pc firmware_type=bios   | <os><type arch="x86_64">hvm</type></os>
+""")
+
+
+def _parsed(text: str) -> GuestSettings:
+    """Return settings in the form ``architecture family name=value``."""
+    architecture, family, *pairs = text.split()
+    values = dict(pair.split("=") for pair in pairs)
+    return _settings(architecture, family, **values)
+
+
+@pytest.mark.parametrize(("text", "element"), _ELEMENTS)
+def test_each_setting_becomes_one_element(text: str, element: str) -> None:
+    settings = _parsed(text)
+    timer = [_NO_TIMER] if settings.family == "pc" else []
+    assert domain_elements(settings) == [*timer, element]
+
+
+_FIRMWARE = cases("""
+# Besides firmware_type=uefi | secure boot enabled | the loader
+| no |
+secure_boot=disabled firmware_stateless=true     | no  | <loader stateless="yes" />
+secure_boot=required firmware_stateless=true     | yes | <loader secure="yes" stateless="yes" />
+""")
+
+
+@pytest.mark.parametrize(("values", "enabled", "loader"), _FIRMWARE)
+def test_uefi_firmware_is_without_secure_boot_unless_it_is_required(
+    values: str, enabled: str, loader: str
 ) -> None:
-    assert domain_elements(settings) == [_NO_TIMER] * (
-        settings.family == "pc"
-    ) + [element]
+    settings = _parsed(f"x86_64 pc firmware_type=uefi {values}")
+    element = _UEFI.format(enabled, loader)
+    assert domain_elements(settings) == [_NO_TIMER, element]
 
 
 @pytest.mark.parametrize(

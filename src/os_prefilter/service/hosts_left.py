@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why no host is left for a request whose traits hosts have: no room, or one
-of the scheduler's own host filters.
+"""Why no host is left for a request whose traits hosts have.
 
-The words for a server's owner name no host, no project and no server; numbers
-are told only if the operator wants it.
+No host has enough of a resource, or one of the scheduler's host filters left
+none.
+
+The words for a server's owner name no host, no project and no server; they
+have numbers only if the operator wants that.
 """
 
 import time
@@ -68,7 +70,7 @@ SUBJECTS: Final[Mapping[str, str]] = MappingProxyType(
         "SimpleCIDRAffinityFilter": "The hint cidr allows no host",
     }
 )
-"""Name of a host filter of Nova -> what its user reads if it left no host."""
+"""Name of a host filter of Nova -> what its users read if it left no host."""
 
 HOST_FILTERS, CAPACITY, TRAITS = "host filters", "room", "traits"
 
@@ -112,15 +114,15 @@ def left_by_filters(steps: Sequence[HostsAt], *, counts: bool) -> NoHostLeft:
 
 
 def not_known(reason: str, hosts: Sequence[HostsAt] = ()) -> NoHostLeft:
-    """Return that Placement has no candidate, and it is not certain why: that
-    is recorded, and no user reads it.
+    """Return that it is not certain why Placement has no candidate.
+
+    That is recorded, and no user reads it.
     """
     return NoHostLeft(reason, CAPACITY, (), hosts, is_certain=False)
 
 
 class CapacityCheck:
-    """Finds why Placement has no candidate, as far as its responses can be
-    read in one way only.
+    """Finds why Placement has no candidate, where its responses are certain.
 
     Each resource class of the request is asked for alone, and then all
     together: Placement knows ``max_unit``, shared storage and reserved
@@ -134,8 +136,8 @@ class CapacityCheck:
     :param providers: returns how many providers a query of ``GET
         /resource_providers`` finds
     :param traits_in_use: returns the traits that any provider has
-    :param records: whether numbers of hosts are recorded, beside what is told
-    :param counts: whether numbers are told (``no_host_reason = counts``)
+    :param records: whether numbers of hosts are recorded
+    :param counts: whether the reason has numbers (``no_host_reason = counts``)
     """
 
     def __init__(
@@ -163,85 +165,61 @@ class CapacityCheck:
         """
         parts = parse_qsl(query)
         in_use = self._ask(self._traits_in_use, [])
-        for trait in _required_in(
-            parts,
-            {
-                key
-                for key, _ in parts
-                if key.startswith(("required", "root_required"))
-            },
-        ):
+        prefixes = ("required", "root_required")
+        keys = {key for key, _ in parts if key.startswith(prefixes)}
+        for trait in _required_in(parts, keys):
             if trait not in in_use:
                 return NoHostLeft(f"No host has the trait {trait}", TRAITS, ())
         shares = os_traits.MISC_SHARES_VIA_AGGREGATE in in_use
-        above = [
-            trait
-            for key, value in parts
-            if key == "root_required"
-            for trait in value.split(",")
-        ]
+        on_root = _values_in(parts, "root_required")
         named = [
             trait
             for trait in _required_in(parts, ("required",))
-            if trait not in above
+            if trait not in on_root
         ]
         # No provider has it but the root providers of hosts.
-        of_hosts = [
+        host_traits = [
             each
             for each in named[:_MOST_TRAITS]
             if not self._number([each, f"!{os_traits.COMPUTE_NODE}"])
         ]
-        traits = [os_traits.COMPUTE_NODE, *above, *of_hosts]
+        is_whole = named == host_traits
+        traits = [os_traits.COMPUTE_NODE, *on_root, *host_traits]
         places = [
             part for part in parts if part[0] in ("member_of", "in_tree")
         ]
-        kept = [
-            ("root_required", ",".join(traits)),
-            *([] if shares else places),
-        ]
+        # A provider that shares may be elsewhere.
+        kept_places = [] if shares else places
+        kept = [("root_required", ",".join(traits)), *kept_places]
         # What a host shares is no host's number.
-        numbered = self._numbered and not shares and named == of_hosts
+        numbered = self._numbered and not shares and is_whole
         amounts = _amounts_in(parts)
-        limit = ("limit", str(_MOST_HOSTS if self._numbered else 1))
-        room = {
-            amount.partition(":")[0]: self._ask(
-                self._candidate_hosts, [("resources", amount), *kept, limit]
-            )
-            for amount in amounts[:_MOST_CLASSES]
-        }
-        short = [name for name, number in room.items() if not number]
+        capable = self._capable_hosts(amounts[:_MOST_CLASSES], kept)
+        short = [name for name, number in capable.items() if not number]
         hosts = 0
-        if numbered or len(short) == len(room):
+        if numbered or len(short) == len(capable):
             hosts = self._number(traits, places)
             if not hosts:
-                return self._no_host(
-                    traits, places, is_whole=named == of_hosts
-                )
-        if not room:
+                return self._no_host(traits, places, is_whole=is_whole)
+        if not capable:
             return not_known(
                 "No host has what the request asks for beside the resources of"
                 " its flavor"
             )
-        steps = (
-            [HostsAt(name, hosts, number) for name, number in room.items()]
-            if numbered
-            else []
-        )
-        if not short and self._ask(
-            self._candidate_hosts,
-            [("resources", ",".join(amounts)), *kept, ("limit", "1")],
-        ):
+        steps = []
+        if numbered:
+            for name, number in capable.items():
+                steps.append(HostsAt(name, hosts, number))
+        together = [("resources", ",".join(amounts)), *kept, ("limit", "1")]
+        if not short and self._ask(self._candidate_hosts, together):
             reason = (
                 "Hosts have room for the resources of the flavor; the rest of"
                 " the request is met by none of them"
             )
             return not_known(reason, steps)
-        words = [
-            _WORDS.get(name, name)
-            for name in short or [each.partition(":")[0] for each in amounts]
-        ]
-        text = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-        if len(words) > 1 and not short:
+        names = short or [each.partition(":")[0] for each in amounts]
+        text = _words_for(names)
+        if len(names) > 1 and not short:
             text += " together"
         numbers = (
             f"{_WORDS.get(each.by, each.by)}: {each.after} of {each.before}"
@@ -252,18 +230,29 @@ class CapacityCheck:
         return NoHostLeft(
             reason,
             CAPACITY,
-            short or room,
+            short or capable,
             steps,
             numbers if self._counts else (),
         )
+
+    def _capable_hosts(
+        self, amounts: Iterable[str], kept: Sequence[tuple[str, str]]
+    ) -> dict[str, int]:
+        """Return resource class -> hosts that have the amount, if alone."""
+        limit = ("limit", str(_MOST_HOSTS if self._numbered else 1))
+        capable = {}
+        for amount in amounts:
+            name, _, _ = amount.partition(":")
+            query = [("resources", amount), *kept, limit]
+            capable[name] = self._ask(self._candidate_hosts, query)
+        return capable
 
     def _number(
         self, traits: Iterable[str], places: Iterable[tuple[str, str]] = ()
     ) -> int:
         """Return how many providers have these traits in these places."""
-        number: int = self._ask(
-            self._providers, [*places, ("required", ",".join(traits))]
-        )
+        query = [*places, ("required", ",".join(traits))]
+        number: int = self._ask(self._providers, query)
         return number
 
     def _no_host(
@@ -304,34 +293,41 @@ class CapacityCheck:
 def _required_in(
     parts: Iterable[tuple[str, str]], keys: Container[str]
 ) -> list[str]:
-    """Return the traits that these parts of a query require; of ``in:A,B``
-    none, as one of them is enough.
+    """Return the traits that these parts of a query require.
+
+    Of ``in:A,B`` it is none, as one of them is enough.
     """
     found: dict[str, None] = {}
     for key, value in parts:
         if key in keys and not value.startswith("in:"):
-            found.update(
-                (trait, None)
-                for trait in value.split(",")
-                if not trait.startswith("!")
-            )
+            for trait in value.split(","):
+                if not trait.startswith("!"):
+                    found[trait] = None
     return list(found)
 
 
 def _amounts_in(parts: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the amounts of the unsuffixed group, such as ``VCPU:2``, in the
-    order in which users read them.
+    """Return the amounts of the unsuffixed group, such as ``VCPU:2``.
+
+    They are in the order in which users read them.
     """
-    amounts = [
-        amount
-        for key, value in parts
-        if key == "resources"
-        for amount in value.split(",")
-    ]
-    # Those without a word stay in their order, behind.
-    return sorted(
-        amounts,
-        key=lambda each: [*_WORDS, each.partition(":")[0]].index(
-            each.partition(":")[0]
-        ),
-    )
+
+    def place(amount: str) -> int:
+        name, _, _ = amount.partition(":")
+        # Those without a word stay in their order, behind.
+        return [*_WORDS, name].index(name)
+
+    return sorted(_values_in(parts, "resources"), key=place)
+
+
+def _values_in(parts: Iterable[tuple[str, str]], key: str) -> list[str]:
+    values: list[str] = []
+    for name, value in parts:
+        if name == key:
+            values += value.split(",")
+    return values
+
+
+def _words_for(resource_classes: Sequence[str]) -> str:
+    *words, last = [_WORDS.get(name, name) for name in resource_classes]
+    return f"{', '.join(words)} and {last}" if words else last

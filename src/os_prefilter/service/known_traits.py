@@ -41,25 +41,25 @@ class TraitNames(frozenset[str]):
 
 
 def leave_out_unknown(
-    known: Collection[str], of_rules: Collection[str] = ()
+    known: Collection[str], rule_traits: Collection[str] = ()
 ) -> Adjust:
     """Return an adjustment that drops requirements for unknown traits.
 
     :param known: the names of the traits that it has
-    :param of_rules: the traits that the operator's rules name
+    :param rule_traits: the traits that the operator's rules name
     """
     return lambda _filter, result, _request: _without_unknown(
-        result, known, of_rules
+        result, known, rule_traits
     )
 
 
 def _without_unknown(
-    result: Requirements, known: Collection[str], of_rules: Collection[str]
+    result: Requirements, known: Collection[str], rule_traits: Collection[str]
 ) -> Requirements:
     left_out = {
         item: None
         for item in find_unknown(result.requirements, known)
-        if _may_be_left_out(item, of_rules)
+        if _may_be_left_out(item, rule_traits)
     }
     if not left_out:
         return result
@@ -88,7 +88,7 @@ def find_unknown(
     ]
 
 
-def _may_be_left_out(item: Requirement, of_rules: Collection[str]) -> bool:
+def _may_be_left_out(item: Requirement, rule_traits: Collection[str]) -> bool:
     """Return whether a requirement for an unknown trait may be left out.
 
     That excludes no capable host, and breaks no rule.
@@ -98,5 +98,5 @@ def _may_be_left_out(item: Requirement, of_rules: Collection[str]) -> bool:
     return (
         item.trait in _opt_in_traits()
         if item.required
-        else item.trait not in of_rules
+        else item.trait not in rule_traits
     )

@@ -52,11 +52,12 @@ commas.
             ),
         ],
         help="""
-Where required traits go; forbidden ones stay on the root. All values give the
-same candidates. ``root_and_unsuffixed`` is several times faster in a Placement
-without nested and shared providers, and slower in one that has any. ``auto``
-needs the fact ``nested_providers``, which the entry point for Nova provides;
-while that is not known, it is ``root``.
+Where the query requires traits; forbidden traits are always on the root
+provider. All values give the same candidates, and differ in speed:
+``root_and_unsuffixed`` is several times faster where Placement has no nested
+or shared providers, and slower where it has any. ``auto`` chooses by the fact
+``nested_providers``, which the entry point for Nova provides; until that is
+known, it is ``root``.
 """,
     ),
     cfg.StrOpt(
@@ -67,7 +68,7 @@ while that is not known, it is ``root``.
                 "off",
                 (
                     "no request is rejected before Placement is queried; the"
-                    " service's own words remain"
+                    " message of the service stays as it is"
                 ),
             ),
             (
@@ -83,22 +84,22 @@ while that is not known, it is ``root``.
             ),
         ],
         help="""
-The reason in the fault of a server for which there is no host, in place of "No
-valid host was found.": the properties that no host has, by Placement's word;
-with ``count_hosts``, also the resource that is short, or in plain words the
-host filter that left no host. Needs a reader of Placement from the embedding
-service, which the entry point for Nova provides.
+What the fault of a server says if there is no host for it, in place of "No
+valid host was found.": the properties that no host has together, as Placement
+confirms. With ``count_hosts`` it may also be the resource that no host has
+enough of, or the host filter that left no host. It needs a reader of Placement
+from the embedding service, which the entry point for Nova provides.
 """,
     ),
     cfg.BoolOpt(
         "count_hosts",
         default=True,
         help="""
-Count the hosts before and after each host filter of nova-scheduler, and ask
-Placement what is short if it has no candidate, for metrics, the history of
-decisions and ``no_host_reason``. It changes no choice of a host. The line
-``available_filters = os_prefilter.nova.activate`` must be the last one of its
-option.
+Count the hosts before and after each host filter of nova-scheduler. If
+Placement has no candidate, query which resource no host has enough of. Both
+are for metrics, the history of decisions and ``no_host_reason``, and change no
+choice of a host. The line ``available_filters = os_prefilter.nova.activate``
+must be the last one of its option.
 """,
     ),
     cfg.StrOpt(
@@ -131,11 +132,11 @@ case.
         "reported_traits",
         default=[],
         help="""
-Optional traits that hosts report and filters may require: those that no virt
-driver of Nova reports by itself, in ``os-prefilter vocabulary list`` marked
-"if reported". Each makes Placement's responses longer by its name. The filter
-``hpet`` needs no entry. Agents read from Placement what the schedulers want:
-compute hosts need no such option.
+Traits that no virt driver of Nova reports by itself, but agents are to report
+and filters may require. ``os-prefilter vocabulary list`` marks them "if
+reported". Each makes Placement's responses longer by its name. The filter
+``hpet`` needs no entry. Set this option on the schedulers alone: agents read
+from Placement which traits are wanted.
 
 Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``,
 separated by commas; ``*`` for all.
@@ -148,11 +149,11 @@ separated by commas; ``*`` for all.
             choices=sorted(BY_NAME["emulation_architecture"].values)
         ),
         help="""
-Architectures whose guests hosts of other architectures may run, for images
-with ``hw_emulation_architecture``. Only for these are the qualified traits
-(``CUSTOM_AARCH64_*``) and ``CUSTOM_COMPUTE_ARCH_*`` reported, and required if
-``reported_traits`` matches them: some fifteen to twenty for each, on each host
-that has the QEMU.
+Architectures that hosts of other architectures may emulate, for images with
+``hw_emulation_architecture``. The traits of such guests (``CUSTOM_AARCH64_*``
+and ``CUSTOM_COMPUTE_ARCH_*``) are reported for these architectures alone, and
+required if ``reported_traits`` matches them. Each architecture adds fifteen to
+twenty traits to each host that has its QEMU.
 
 Values: names of architectures as Nova spells them, separated by commas, such
 as ``aarch64``.
@@ -165,8 +166,8 @@ as ``aarch64``.
 A file of configuration templates: the traits that a bare-metal node must have
 for ``deploy-config:TYPE=VALUE``, and how Ironic applies it. Its templates
 replace the bundled ones of the same type and value, and add others.
-nova-scheduler, nova-api and Ironic's conductors must have the same; nova-api
-reads it if ``enabled_filters`` in its own configuration names
+nova-scheduler, nova-api and Ironic's conductors must have the same file;
+nova-api reads it if ``enabled_filters`` in its own configuration names
 ``deploy_config``.
 
 Values: the path of a YAML file.
@@ -176,10 +177,11 @@ Values: the path of a YAML file.
         "rules_dirs",
         default=[],
         help="""
-Directories whose ``*.yaml`` and ``*.yml`` files hold the operator's rules for
-the filter ``rules``. Files that change are read again after ``facts_interval``
-seconds at most, and on SIGHUP; the log says if the rules of before stay in use
-because of a mistake. ``os-prefilter rules check`` finds mistakes before.
+Directories whose ``*.yaml`` and ``*.yml`` files have the operator's rules for
+the filter ``rules``. Changed files are read again after ``facts_interval``
+seconds at most, and on SIGHUP. If one has a mistake, the earlier rules stay in
+use, and the log says so. ``os-prefilter rules check`` finds mistakes before
+that.
 
 Values: paths of directories, separated by commas.
 """,
@@ -188,62 +190,62 @@ Values: paths of directories, separated by commas.
         "facts_interval",
         default=60.0,
         min=0.0,
-        # Agents go on reporting for an hour what is no longer wanted: by then
-        # a scheduler has told again that it is.
+        # Agents report a trait for an hour after it is no longer wanted: a
+        # scheduler must renew its marker within that time.
         max=1800.0,
         help="""
-Seconds for which a fact about the deployment, such as the minimum version of
-all compute services, is used before it is queried again; or twenty times as
-long as the query took, if that is longer. A request waits 5 seconds at most
-for facts and for Placement, all together.
+Seconds between two queries for a fact about the deployment, such as the
+minimum version of all compute services; after a slow query, twenty times as
+long as the query took. A request waits at most 5 seconds for all facts and for
+Placement together.
 """,
     ),
     cfg.BoolOpt(
         "nova_builds_guests",
         default=True,
         help="""
-Nova's own drivers build the guests: they read properties and extra specs
-alone. nova-scheduler then rejects a request that names the device of an
-enabled filter by its trait without the property
-(``trait:CUSTOM_COMPUTE_TIME_HPET``), and one with two values that no guest of
-Nova has together, such as Secure Boot on x86_64 without UEFI, and says what to
-set. A server that exists is rejected for neither. With false, for a driver
-that takes ``guest_settings``, the first is a warning, and the second is left
-to the driver.
+Whether Nova's own drivers build the guests: they read properties and extra
+specs, but no traits. With true, nova-scheduler rejects a request that names
+the device of an enabled filter by its trait without the property
+(``trait:CUSTOM_COMPUTE_TIME_HPET``), and a request with two values that no
+guest of Nova has together (Secure Boot on x86_64 without UEFI). The error says
+what to set; existing servers are not rejected for this. With false, for a
+driver that uses ``guest_settings``, the first is a warning, and the driver
+decides on the second.
 """,
     ),
     cfg.BoolOpt(
         "require_implied_devices",
         default=False,
         help="""
-Require also the network card and the disk bus that libosinfo names for the
-``os_distro`` of an image, as if the image named them: Nova's libvirt driver
+Also require the network card and the disk bus that libosinfo names for the
+``os_distro`` of an image, as if the image named them. Nova's libvirt driver
 gives them to the guest where nova-compute has libosinfo. nova-scheduler needs
-libosinfo with its Python binding, best with the same database; what that does
-not know is not required.
+libosinfo with its Python binding, best with the same database; nothing is
+required for an ``os_distro`` that it does not know.
 """,
     ),
     cfg.BoolOpt(
         "wait_for_reports",
         default=True,
         help="""
-Enforce a requirement only once every compute node has reported whether it can
-meet it, so that enabling a filter excludes no capable host; ``os-prefilter
-readiness`` shows which compute nodes are missing. The filter ``owner`` waits
-until every compute node has its trait. Needs the facts ``reports`` and
-``owner_coverage`` from the embedding service, which the entry point for Nova
-provides; without them, and with false, requirements are enforced at once.
+Defer a requirement until every compute node has reported whether it can meet
+it, so that enabling a filter excludes no capable host. ``os-prefilter
+readiness`` shows which compute nodes have not reported. The filter ``owner``
+waits until every compute node has its trait. With false, or without the facts
+``reports`` and ``owner_coverage``, which the entry point for Nova provides,
+requirements are enforced at once.
 """,
     ),
     cfg.ListOpt(
         "preferred_properties",
         default=[],
         help="""
-Properties whose traits are preferred instead of required: the weigher
-``os_prefilter.nova.PreferredTraits`` prefers hosts that have the trait, and no
-host is excluded. A host without it gets the request with the property in it,
-and may fail to start the guest: name only properties that such a host ignores
-or can do without.
+Properties whose traits are preferred instead of required. The weigher
+``os_prefilter.nova.PreferredTraits`` prefers hosts that have the trait; no
+host is excluded. The request keeps the property, and a host without the trait
+may fail to start the guest: name only properties that such a host ignores or
+can do without.
 
 Values: names of image properties, flavor extra specs or rows of the
 vocabulary, separated by commas, such as ``hw_time_hpet``; not those whose
@@ -292,9 +294,9 @@ logging determines where the lines go; 1,000 decisions take about 1 MB.
         default=os_traits.OWNER_NOVA,
         regex=_TRAIT_NAME,
         help="""
-The trait of the providers that the service of the filter ``owner`` created.
-Whether they have it is not checked: where none has, the filter excludes all
-hosts.
+The trait of the resource providers that the scheduling service owns; the
+filter ``owner`` requires it. It is not checked that they have it: if none has,
+the filter excludes all hosts.
 
 Values: the name of a trait.
 """,

@@ -195,7 +195,7 @@ class SharedReading:
         """
         now = time.monotonic()
         since, last = self._waiting
-        # One that did not ask for a while has not waited.
+        # A process without a request for a while has not waited.
         since = now if now - last > TAKE_OVER / 6 else since
         self._waiting = since, now
         return int((now - since) / TAKE_OVER)

@@ -34,20 +34,15 @@ def wanted_groups(
     With all that ``reported_traits`` names in full: flavors, rules and filters
     of other packages may require them.
     """
-    query = {
-        trait for row in rows_required_by("query") for trait in row.traits
-    }
     named = opt_in_traits().intersection(options.reported_traits)
-    of_filters = (_of_rows(each, options) for each in filters)
-    # The owner's trait is not of the host's abilities.
-    declared = (
-        each.declaration.traits(options)
-        for each in filters
-        if not each.declaration.gate
-    )
-    traits = frozenset().union(
-        query, filter(options.reports, named), *of_filters, *declared
-    )
+    traits = set[str](filter(options.reports, named))
+    for row in rows_required_by("query"):
+        traits |= row.traits
+    for each in filters:
+        traits.update(_row_traits(each, options))
+        # The owner's trait is not of the host's abilities.
+        if not each.declaration.gate:
+            traits.update(each.declaration.traits(options))
     every = trait_groups(options.templates, options.emulated_architectures)
     return tuple(
         group for group in every if not group.traits.isdisjoint(traits)
@@ -63,10 +58,8 @@ def configured_filters(
         load
     """
     options = options_from(conf)
-    return (
-        tuple(load_filters(conf[GROUP].enabled_filters, provided=None)),
-        options,
-    )
+    filters = load_filters(conf[GROUP].enabled_filters, provided=None)
+    return filters, options
 
 
 def traits_to_create(
@@ -78,21 +71,16 @@ def traits_to_create(
 
     Placement refuses a query with a trait that it does not know.
     """
-    named = frozenset().union(
-        *(traits_named_by(each, options) for each in filters)
-    )
-    keys = (
-        {
-            key
-            for group in wanted_groups(filters, options)
-            for key in group.keys
-        }
-        if filters
-        else ()
-    )
-    return frozenset(
-        trait for trait in named if trait.startswith(CUSTOM_PREFIX)
-    ).union(names_with(WANTED, keys))
+    named = set[str]()
+    for each in filters:
+        named |= traits_named_by(each, options)
+    keys = set[str]()
+    # Without filters, not even what the options name is wanted.
+    if filters:
+        for group in wanted_groups(filters, options):
+            keys |= group.keys
+    custom = {trait for trait in named if trait.startswith(CUSTOM_PREFIX)}
+    return frozenset(custom).union(names_with(WANTED, keys))
 
 
 def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:
@@ -104,20 +92,19 @@ def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:
     declared = each.declaration
     return frozenset(
         (
-            *_of_rows(each, options),
+            *_row_traits(each, options),
             *declared.traits(options),
             *declared.other_traits(options),
         )
     )
 
 
-def _of_rows(each: LoadedFilter, options: Options) -> Iterable[str]:
+def _row_traits(each: LoadedFilter, options: Options) -> Iterable[str]:
     rows = rows_required_by(each.name)
+    if not rows:
+        return
     # Of a device, hosts with some default machine types are excluded.
-    opt_in = (
-        opt_in_traits((*rows, BY_NAME["default_machine"]))
-        if rows
-        else frozenset()
-    )
-    by_drivers = {trait for row in rows for trait in row.traits} - opt_in
-    return (*by_drivers, *filter(options.reports, opt_in))
+    opt_in = opt_in_traits((*rows, BY_NAME["default_machine"]))
+    yield from filter(options.reports, opt_in)
+    for row in rows:
+        yield from row.traits - opt_in

@@ -55,11 +55,11 @@ def placement_facts(
         load
     """
     filters, options = configured_filters(conf)
+    groups = wanted_groups(filters, options)
+    needed = traits_to_create(filters, options)
     return {
-        "reports": ReadReports(client, wanted_groups(filters, options)),
-        "known_traits": KnownTraits(
-            client, traits_to_create(filters, options)
-        ),
+        "reports": ReadReports(client, groups),
+        "known_traits": KnownTraits(client, needed),
         "nested_providers": NestedProviders(client, compute_nodes),
         "owner_coverage": OwnerCoverage(client, options.owner_trait),
     }

@@ -110,7 +110,7 @@ class HostsOfTrait(NamedTuple):
         )
 
 
-class Reader(Protocol):
+class PlacementReader(Protocol):
     """Reads from Placement."""
 
     def some_hosts(self, context: Any) -> Iterable[str]:
@@ -129,7 +129,7 @@ class Reader(Protocol):
 
 
 def _read_traits(
-    reader: Reader, hosts: Iterable[str]
+    reader: PlacementReader, hosts: Iterable[str]
 ) -> dict[str, frozenset[str]]:
     """Return host -> traits, without hosts that are gone."""
     found = {}
@@ -146,7 +146,7 @@ class _SampleReader:
     scope = ""
 
     def __init__(
-        self, reader: Reader, latest: Callable[[], HostSample]
+        self, reader: PlacementReader, latest: Callable[[], HostSample]
     ) -> None:
         self._reader = reader
         self._latest = latest
@@ -182,7 +182,10 @@ class _TraitReader:
     scope = ""
 
     def __init__(
-        self, reader: Reader, trait: str, latest: Callable[[], HostSample]
+        self,
+        reader: PlacementReader,
+        trait: str,
+        latest: Callable[[], HostSample],
     ) -> None:
         self._reader = reader
         self._trait = trait
@@ -226,7 +229,7 @@ class HostTraits:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: PlacementReader,
         interval: float,
         stores: tuple[MakeStore, ...] = (),
     ) -> None:

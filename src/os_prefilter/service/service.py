@@ -40,7 +40,7 @@ from os_prefilter.service.facts_from_conf import (
     prepared,
     shared,
 )
-from os_prefilter.service.host_traits import HostTraits, Reader
+from os_prefilter.service.host_traits import HostTraits, PlacementReader
 from os_prefilter.service.kept_machine_type import (
     MachineTypeOf,
     kept_machine_type,
@@ -139,7 +139,7 @@ class Service:
         *,
         ensure_traits: Callable[[Iterable[str]], object] | None = None,
         kept_machine_type: MachineTypeOf | None = None,
-        host_traits: Reader | None = None,
+        host_traits: PlacementReader | None = None,
         stores: Iterable[MakeStore] = (),
         in_nova: bool = False,
         implied_by: Callable[[str], Mapping[str, str]] | None = None,

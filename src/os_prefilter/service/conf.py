@@ -78,8 +78,7 @@ def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
     except cfg.NoSuchOptError:
         # It was not read from files.
         return
-    known = {option.name for option in OPTIONS}
-    known |= {option.dest for option in OPTIONS}
+    known = {option.dest for option in OPTIONS}
     for path in files:
         sections: dict[str, dict[str, Any]] = {}
         with suppress(OSError, UnicodeError, ParseError):

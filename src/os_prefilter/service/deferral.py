@@ -10,6 +10,7 @@ enabled filters may require (:mod:`os_prefilter.hosts.marker_traits`).
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from heapq import nsmallest
 from itertools import count
 from typing import TypeVar
@@ -109,13 +110,8 @@ def read_reports(
         for name in in_use
         if name.startswith(REPORTED)
     }
-    found: dict[frozenset[str], Nodes] = {}
-
-    def without(traits: frozenset[str]) -> Nodes:
-        if traits not in found:
-            found[traits] = compute_nodes_without(traits)
-        return found[traits]
-
+    # Most groups have the same markers; each query takes a list of nodes.
+    without = cache(compute_nodes_without)
     unreported = {}
     for group in groups:
         # A trait that no provider has need not be excluded, and Placement

@@ -218,8 +218,9 @@ class CapacityCheck:
             )
             return not_known(reason, steps)
         names = short or [each.partition(":")[0] for each in amounts]
-        text = _words_for(names)
-        if len(names) > 1 and not short:
+        *words, last = [_WORDS.get(name, name) for name in names]
+        text = f"{', '.join(words)} and {last}" if words else last
+        if words and not short:
             text += " together"
         numbers = (
             f"{_WORDS.get(each.by, each.by)}: {each.after} of {each.before}"
@@ -326,8 +327,3 @@ def _values_in(parts: Iterable[tuple[str, str]], key: str) -> list[str]:
         if name == key:
             values += value.split(",")
     return values
-
-
-def _words_for(resource_classes: Sequence[str]) -> str:
-    *words, last = [_WORDS.get(name, name) for name in resource_classes]
-    return f"{', '.join(words)} and {last}" if words else last

@@ -180,21 +180,14 @@ class Service:
             configuration.
         """
         _check_facts(facts)
-        if ensure_traits is not None:
-            deployment_facts.check_callable(
-                "ensure_traits", ensure_traits, "names"
-            )
-        if kept_machine_type is not None:
-            deployment_facts.check_callable(
-                "kept_machine_type",
-                kept_machine_type,
-                "context",
-                "request_spec",
-            )
-        if has_new_flavor is not None:
-            deployment_facts.check_callable(
-                "has_new_flavor", has_new_flavor, "context", "request_spec"
-            )
+        request = ("context", "request_spec")
+        for name, given, arguments in (
+            ("ensure_traits", ensure_traits, ("names",)),
+            ("kept_machine_type", kept_machine_type, request),
+            ("has_new_flavor", has_new_flavor, request),
+        ):
+            if given is not None:
+                deployment_facts.check_callable(name, given, *arguments)
         warn_of_misspelt_names(conf)
         options = options_from(conf, in_nova=in_nova)
         group = conf[GROUP]
@@ -329,6 +322,7 @@ class Service:
                 self.no_host.check(cached.root_demand, context, until)
             write(cached.decision.additions, request_spec)
         except BaseException as error:
+            # Also eventlet's Timeout, which is no Exception.
             self.notify(
                 RequestEvent(request_spec, context, cached, is_cached, error)
             )
@@ -493,11 +487,11 @@ class Service:
                 known[known_traits.FACT],
                 getattr(known.get(RULES), "traits", ()),
             )
+        scope = self.options.trait_scope
         # Where it is not known whether any provider is nested, one may be.
-        is_flat = known.get(trait_scope.FACT) is False
-        if self.options.trait_scope is (
-            TraitScope.AUTO if is_flat else TraitScope.ROOT_AND_UNSUFFIXED
-        ):
+        if scope is TraitScope.AUTO and known.get(trait_scope.FACT) is False:
+            scope = TraitScope.ROOT_AND_UNSUFFIXED
+        if scope is TraitScope.ROOT_AND_UNSUFFIXED:
             yield trait_scope.mirror
 
 

@@ -88,6 +88,7 @@ class InheritedStore:
     """Store for this process and its children: an anonymous file in memory."""
 
     def __init__(self, *_what: str) -> None:
+        # Without a name, nothing is left of it when the last process ends.
         self._file = -1
         with suppress(OSError):
             self._file = os.memfd_create("os-prefilter")

@@ -87,6 +87,7 @@ def _compute_nodes_without(
         )
         if not ordered:
             return Unreported.of(names)
+        # A compute node without all of them is in the result of each query.
         found = set(names)
 
 

@@ -9,10 +9,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from os_prefilter import RequestSpec, allocation_candidates_query
+from os_prefilter import (
+    Options,
+    Request,
+    RequestSpec,
+    Requirements,
+    allocation_candidates_query,
+    require,
+)
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.service import Service
+from os_prefilter.service.deployment_facts import Fact
+from os_prefilter.service.loading import as_filter
+from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import (
     Fleet,
@@ -151,3 +161,18 @@ def test_other_values_do_not_ask_placement() -> None:
         spec_of(_IMAGE)
     )
     assert asked == []
+
+
+@pytest.mark.parametrize("is_nested", [True, False], ids=["nested", "flat"])
+def test_given_scope_is_used_where_a_filter_needs_the_fact_itself(
+    *, is_nested: bool
+) -> None:
+    def needing(_request: Request, *, nested_providers: bool) -> Requirements:
+        return require(_TRAITS[0], f"nested: {nested_providers}")
+
+    name = "nested_providers"
+    filters = (as_filter("mine", needing, {name}),)
+    options = Options(trait_scope=TraitScope.ROOT_AND_UNSUFFIXED)
+    facts = {name: Fact(name, lambda _context: is_nested, 60)}
+    decision = Service(filters, options, facts).apply(spec_of())
+    assert {item.scope for item in decision.requirements} == _ON_BOTH

@@ -3,8 +3,8 @@
 """Deferral of requirements until every compute node has reported (ADR 0003).
 
 A missing trait has two meanings: the host cannot do it, or the host has not
-reported yet. The fact ``reports`` tells them apart for each trait that the
-enabled filters may require (:mod:`os_prefilter.hosts.marker_traits`).
+reported yet. The fact ``reports`` says which, for each trait that the enabled
+filters may require (:mod:`os_prefilter.hosts.marker_traits`).
 """
 
 from collections import Counter

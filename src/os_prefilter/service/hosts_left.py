@@ -161,7 +161,7 @@ class CapacityCheck:
 
         :param query: as it was sent to Placement, urlencoded
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
-            or does not answer
+            or does not respond
         """
         parts = parse_qsl(query)
         in_use = self._ask(self._traits_in_use, [])

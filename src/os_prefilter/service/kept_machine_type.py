@@ -40,8 +40,8 @@ def may_be_required(options: Options) -> bool:
     """
     traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
     qualified = {
-        of_guest
-        for (trait, _), of_guest in QUALIFIED.items()
+        guest_trait
+        for (trait, _), guest_trait in QUALIFIED.items()
         if trait in traits
     }
     return any(map(options.reports, traits | qualified))

@@ -352,7 +352,7 @@ class Service:
         for observe in self.observers:
             try:
                 observe(event)
-            except Exception as error:  # noqa: BLE001 - the request matters, what is told of it does not
+            except Exception as error:  # noqa: BLE001 - the request matters more than its metrics
                 LOG.warning(
                     "Failed to observe a request: %s", describe_error(error)
                 )

@@ -99,7 +99,7 @@ class PlacementClient:
 
     Each method raises
     :class:`~os_prefilter.common.errors.PlacementUnavailable` where Placement
-    does not answer, or not as Placement does,
+    does not respond, or not as Placement does,
     :class:`~os_prefilter.common.errors.PlacementRefused` where it refuses a
     request, and :class:`~os_prefilter.common.errors.UnknownTraits` where the
     request names traits that it does not have.

@@ -113,7 +113,7 @@ class ReadReports:
         """Ask Placement.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
-            or does not answer.
+            or does not respond.
         """
         in_use = self._client.traits_in_use()
         while True:
@@ -223,7 +223,7 @@ class OwnerCoverage(_SharedBoolean):
         It takes two short requests once all have it.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
-            or does not answer.
+            or does not respond.
         """
         try:
             if _compute_nodes_without(self._client, (self._owner_trait,)):
@@ -265,7 +265,7 @@ class KnownTraits:
         """Return the names of all traits.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
-            or does not answer.
+            or does not respond.
         """
         found = set(self._client.traits())
         with check_response("GET /traits"):
@@ -347,7 +347,7 @@ class NestedProviders(_SharedBoolean):
         """Ask Placement.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
-            or does not answer.
+            or does not respond.
         """
         shares = os_traits.MISC_SHARES_VIA_AGGREGATE
         sharing = f"/traits?associated=true&name=in:{shares}"

@@ -41,7 +41,7 @@ class HostTraitsReader:
         """Return the traits of a host; None if it is gone.
 
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
-            or does not answer
+            or does not respond
         """
         try:
             return self._client.provider_traits(host)[1]
@@ -56,7 +56,7 @@ class HostTraitsReader:
         :return: None if Placement does not know one of the traits: it refuses
             the query for candidates as well, and says which
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
-            or does not answer
+            or does not respond
         """
         # What few hosts have is among the required ones: those first.
         traits = [

@@ -147,7 +147,7 @@ class ProviderTraits:
         :raises UnknownTraits: Placement lacks a standard trait
         :raises ConfigurationError: the goal has an invalid trait, or the
             provider is not that of a host
-        :raises PlacementError: Placement does not answer, or refuses
+        :raises PlacementError: Placement does not respond, or refuses
         """
         desired_traits.check_traits(goal.traits)
         self._looked_owned_before = self._looked_owned

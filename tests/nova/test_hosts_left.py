@@ -103,12 +103,11 @@ def _hosts(random: Random, number: int = 6) -> list[Any]:
         each.supported_instances = random.choice(
             [[("x86_64", "qemu", "hvm")], [("aarch64", "kvm", "hvm")], []]
         )
-        each.hypervisor_version, each.num_instances, each.num_io_ops = (
-            7_000_000,
-            random.randrange(4),
-            0,
-        )
-        each.instances, each.aggregates = {}, []
+        each.hypervisor_version = 7_000_000
+        each.num_instances = random.randrange(4)
+        each.num_io_ops = 0
+        each.instances = {}
+        each.aggregates = []
     return hosts
 
 
@@ -156,6 +155,13 @@ def _services_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _counting_filters(manager: Any) -> int:
+    return sum(
+        isinstance(each, host_filters._Counting)
+        for each in manager.enabled_filters
+    )
+
+
 def test_hosts_and_their_order_are_as_without_counting(start: Start) -> None:
     """With no_host_reason off; in a request for several servers, and where a
     filter is written twice.
@@ -169,27 +175,19 @@ def test_hosts_and_their_order_are_as_without_counting(start: Start) -> None:
     ]
     counted = _manager(start, *names, lines=("no_host_reason = off",))
     plain = _manager(start, *names, lines=("count_hosts = false",))
-    assert (
-        sum(
-            isinstance(each, host_filters._Counting)
-            for each in counted.enabled_filters
-        )
-        == len(names) - 1
-    )
-    assert not any(
-        isinstance(each, host_filters._Counting)
-        for each in plain.enabled_filters
-    )
-    random, left = Random(36), set[int]()  # noqa: S311 - no secret
+    # All but the sealed one.
+    assert _counting_filters(counted) == len(names) - 1
+    assert _counting_filters(plain) == 0
+    random = Random(36)  # noqa: S311 - no secret
+    left: set[int] = set()
     for _ in range(times(4_000)):
         hosts = _hosts(random)
-        spec, index = _spec(random, hosts), random.choice([0, 0, 1])
-        found = [
-            list(each.get_filtered_hosts(list(hosts), spec, index))
-            for each in (counted, plain)
-        ]
-        assert found[0] == found[1]
-        left.add(len(found[0]))
+        spec = _spec(random, hosts)
+        index = random.choice([0, 0, 1])
+        found = list(counted.get_filtered_hosts(list(hosts), spec, index))
+        expected = list(plain.get_filtered_hosts(list(hosts), spec, index))
+        assert found == expected
+        left.add(len(found))
     assert {0, 1, 2} <= left
 
 
@@ -203,10 +201,9 @@ def _ends(manager: Any, spec: Any, hosts: list[Any], index: int = 0) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def test_filter_of_another_package_is_named_and_its_own_errors_stay(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    hosts = _hosts(Random(1))  # noqa: S311 - no secret
+@pytest.fixture
+def spec() -> Any:
+    """Return a request that Nova's host filters of this module look at."""
     spec = nova_spec(
         project_id="p",
         ignore_hosts=None,
@@ -215,40 +212,69 @@ def test_filter_of_another_package_is_named_and_its_own_errors_stay(
         requested_destination=None,
     )
     spec.instance_uuid = _SERVER
-    manager = _manager(
-        start, "SealedFilter", "OddFilter", lines=("no_host_reason = counts",)
+    return spec
+
+
+@pytest.fixture
+def odd_host() -> list[Any]:
+    """Return one host, which OddFilter does not allow."""
+    return _hosts(Random(1))[1:2]  # noqa: S311 - no secret
+
+
+def test_host_filter_of_another_package_is_named(
+    start: Start, spec: Any, odd_host: list[Any]
+) -> None:
+    manager = _manager(start, "OddFilter", lines=("no_host_reason = counts",))
+    assert _ends(manager, spec, odd_host) == (
+        "NoValidHost: No valid host was found. The host filter OddFilter of"
+        " this cloud allows no host (OddFilter 0 of 1)."
     )
+
+
+def test_reason_is_left_out_without_hosts_and_for_a_second_server(
+    start: Start, spec: Any, odd_host: list[Any]
+) -> None:
+    manager = _manager(start, "OddFilter", lines=("no_host_reason = counts",))
+    assert _ends(manager, spec, []) == "0 hosts"
+    assert _ends(manager, spec, odd_host, 1) == "0 hosts"
+    # Alternates.
+    assert _ends(manager, spec, odd_host, 1) == "0 hosts"
+
+
+def test_errors_of_a_host_filter_stay(
+    start: Start, spec: Any, odd_host: list[Any]
+) -> None:
+    spec.project_id = "raises"
+    manager = _manager(start, "OddFilter")
+    error = _ends(manager, spec, odd_host)
+    assert error == "ValueError: of the operator"
+    manager = _manager(start, "PassesNothingFilter")
+    assert _ends(manager, spec, odd_host) == "NotImplementedError: "
+
+
+def test_class_that_cannot_have_a_subclass_is_warned_of(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    _manager(start, "SealedFilter")
     assert (
         "Hosts are not counted at the host filter SealedFilter: TypeError:"
         " sealed" in caplog.text
     )
-    named = (
-        "No valid host was found. The host filter OddFilter of this cloud"
-        " allows no host (OddFilter 0 of 1)."
-    )
-    assert _ends(manager, spec, hosts[1:2]) == f"NoValidHost: {named}"
-    # No host before, the second of several servers, and alternates.
-    assert [_ends(manager, spec, [])] + [
-        _ends(manager, spec, hosts[1:2], 1) for _ in range(2)
-    ] == ["0 hosts"] * 3
-    spec.project_id = "raises"
-    assert _ends(manager, spec, hosts) == "ValueError: of the operator"
-    assert (
-        _ends(_manager(start, "PassesNothingFilter"), spec, hosts)
-        == "NotImplementedError: "
-    )
-    caplog.clear()
+
+
+def test_line_after_ours_is_warned_of(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     start(
         "hpet",
         "[filter_scheduler]",
         "available_filters = nova.scheduler.filters.all_filters",
     )
-    assert "hosts are not counted at filters of the lines after" in caplog.text
-    assert {
-        each.name
-        for each in caplog.records
-        if "not counted" in each.getMessage()
-    } == {host_filters.__name__}
+    (record,) = [
+        each for each in caplog.records if "not counted" in each.getMessage()
+    ]
+    assert "at filters of the lines after" in record.getMessage()
+    assert record.name == host_filters.__name__
 
 
 def test_each_host_filter_of_nova_has_its_words() -> None:
@@ -266,11 +292,11 @@ def test_each_host_filter_of_nova_has_its_words() -> None:
 _QUERY = "resources=DISK_GB%3A1%2CMEMORY_MB%3A64%2CVCPU%3A1&required=C&root_required=A%2C%21B&member_of=x&limit=1000"
 _DEVICE = f"{_QUERY}&resources2=PCI%3A1&required2=D"
 _ENABLED_ALONE = _QUERY.replace("%21B", "%21COMPUTE_STATUS_DISABLED")
-_SHORT, _UNKNOWN = (
-    "No available host has room for this flavor's {}.",
-    "Hosts have room for the resources of the flavor; ",
+_SHORT = "No available host has room for this flavor's {}."
+_REST = (
+    "Hosts have room for the resources of the flavor; the rest of the request"
+    " is met by none of them."
 )
-_REST = f"{_UNKNOWN}the rest of the request is met by none of them."
 
 
 class _Placement:
@@ -321,112 +347,106 @@ class _Placement:
         )
 
 
-_REASONS: list[tuple[str, _Placement, str, str, bool]] = [
-    (
-        "memory",
+_REASONS = [
+    pytest.param(
         _Placement((0, 1, 1, 0)),
         _QUERY,
         _SHORT.format("memory"),
         True,
+        id="memory",
     ),
-    (
-        "two",
+    pytest.param(
         _Placement((0, 0, 1, 0)),
         _QUERY,
         _SHORT.format("memory and CPUs"),
         True,
+        id="two",
     ),
-    (
-        "all",
+    pytest.param(
         _Placement((0, 0, 0, 0)),
         _QUERY,
         _SHORT.format("memory, CPUs and disk"),
         True,
+        id="all",
     ),
-    (
-        "together",
+    pytest.param(
         _Placement((1, 1, 1, 0)),
         _QUERY,
         _SHORT.format("memory, CPUs and disk together"),
         True,
+        id="together",
     ),
-    (
-        "own-class",
+    pytest.param(
         _Placement((1, 1, 1, 1)),
         "resources=VGPU%3A1",
         _SHORT.format("VGPU"),
         True,
+        id="own-class",
     ),
-    ("rest", _Placement((1, 1, 1, 1)), _QUERY, _REST, False),
-    ("device", _Placement((1, 1, 1, 1)), _DEVICE, _REST, False),
-    (
-        "short-with-device",
+    pytest.param(_Placement((1, 1, 1, 1)), _QUERY, _REST, False, id="rest"),
+    pytest.param(_Placement((1, 1, 1, 1)), _DEVICE, _REST, False, id="device"),
+    pytest.param(
         _Placement((1, 0, 1, 0)),
         _DEVICE,
         _SHORT.format("CPUs"),
         True,
+        id="short-with-device",
     ),
-    (
-        "no-host",
+    pytest.param(
         _Placement((0, 0, 0, 0), (0, 0)),
         _QUERY,
         "No host has the traits where the request wants it.",
         False,
+        id="no-host",
     ),
-    (
-        "disabled",
+    pytest.param(
         _Placement((0, 0, 0, 0), (0, 1)),
         _ENABLED_ALONE,
-        (
-            "The compute service of each host that this request allows is"
-            " disabled."
-        ),
+        "The compute service of each host that this request allows is"
+        " disabled.",
         True,
+        id="disabled",
     ),
-    (
-        "trait",
+    pytest.param(
         _Placement((1, 1, 1, 1)),
         f"{_QUERY}&required2=E%2C%21D",
         "No host has the trait E.",
         True,
+        id="trait",
     ),
-    (
-        "any-trait",
+    pytest.param(
         _Placement((1, 1, 1, 1)),
         f"{_QUERY}&required2=in%3AE%2CF",
         _REST,
         False,
+        id="any-trait",
     ),
-    (
-        "groups-alone",
+    pytest.param(
         _Placement((1, 1, 1, 1)),
         "resources2=PCI%3A1",
-        (
-            "No host has what the request asks for beside the resources of its"
-            " flavor."
-        ),
+        "No host has what the request asks for beside the resources of its"
+        " flavor.",
         False,
+        id="groups-alone",
     ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("placement", "query", "text", "is_certain"),
-    [each[1:] for each in _REASONS],
-    ids=[each[0] for each in _REASONS],
+    ("placement", "query", "text", "is_certain"), _REASONS
 )
-def test_reason_is_told_where_it_is_certain(
+def test_reason_is_certain_or_only_recorded(
     placement: _Placement, query: str, text: str, is_certain: bool
 ) -> None:
-    """And recorded where it is not; also where numbers are recorded."""
+    """Also where numbers are recorded."""
+    is_of_traits = "trait E" in text or "disabled" in text
+    has_resources = is_certain and "trait E" not in text
     for records in (False, True):
         reason = placement.check(records=records).find_short_resource(query)
         assert str(reason) == text
         assert reason.is_certain is is_certain
-        assert reason.stage == (
-            "traits" if "trait E" in text or "disabled" in text else "room"
-        )
-        assert bool(reason.by) == (is_certain and "trait E" not in text)
+        assert reason.stage == ("traits" if is_of_traits else "room")
+        assert bool(reason.by) is has_resources
 
 
 @pytest.mark.parametrize(
@@ -528,24 +548,26 @@ def test_number_that_does_not_fit_is_left_out_and_never_cut() -> None:
     error = left_by_filters(
         [*steps, HostsAt("NUMATopologyFilter", 992, 0)], counts=True
     )
-    assert (error.stage, error.by, len(error.hosts)) == (
-        "host filters",
-        ("NUMATopologyFilter",),
-        9,
-    )
+    assert error.stage == "host filters"
+    assert error.by == ("NUMATopologyFilter",)
+    assert len(error.hosts) == 9
     text = str(error)
     assert text.startswith(SUBJECTS["NUMATopologyFilter"])
     assert text.endswith(
         "FilterOfAnOperator7 992 of 993, NUMATopologyFilter 0 of 992)."
     )
     assert len(text) <= 180
+
+
+@pytest.mark.parametrize(
+    ("counts", "numbers"), [(True, " (IoOpsFilter 0 of 9)"), (False, "")]
+)
+def test_host_filter_that_excludes_no_host_is_not_named(
+    counts: bool, numbers: str
+) -> None:
     steps = [HostsAt("ComputeFilter", 9, 9), HostsAt("IoOpsFilter", 9, 0)]
-    told = SUBJECTS["IoOpsFilter"]
-    assert (
-        str(left_by_filters(steps, counts=True))
-        == f"{told} (IoOpsFilter 0 of 9)."
-    )
-    assert str(left_by_filters(steps, counts=False)) == f"{told}."
+    error = left_by_filters(steps, counts=counts)
+    assert str(error) == f"{SUBJECTS['IoOpsFilter']}{numbers}."
 
 
 def _novas_query(resource: str) -> str:
@@ -630,26 +652,18 @@ def test_function_in_available_filters_is_called_once_and_its_classes_count(
         "enabled_filters = OddFilter",
         line,
         f"available_filters = {__name__}.of_operator",
+        f"available_filters = {host_filters.OURS}",
+        _ENABLED,
     ]
-    manager = start(
-        "hpet",
-        conf="\n".join(
-            (*lines, f"available_filters = {host_filters.OURS}", _ENABLED)
-        ),
-    ).host_manager
+    conf = "\n".join(lines)
+    (filter_,) = start("hpet", conf=conf).host_manager.enabled_filters
     assert CALLED == ["of_operator"]
     assert request_filter.ALL_REQUEST_FILTERS.count(of_operators_request) == 1
-    (filter_,) = manager.enabled_filters
     assert isinstance(filter_, host_filters._Counting)
     assert isinstance(filter_, OddFilter)
     # Also where the scheduler has begun before, in this process.
-    manager = start(
-        "hpet",
-        conf="\n".join(
-            (*lines, f"available_filters = {host_filters.OURS}", _ENABLED)
-        ),
-    ).host_manager
-    assert isinstance(manager.enabled_filters[0], host_filters._Counting)
+    (filter_,) = start("hpet", conf=conf).host_manager.enabled_filters
+    assert isinstance(filter_, host_filters._Counting)
 
 
 def test_class_of_an_operators_function_stays_in_the_place_of_novas(
@@ -658,21 +672,17 @@ def test_class_of_an_operators_function_stays_in_the_place_of_novas(
     """Where it is not known which class of a name Nova takes, none is
     replaced.
     """
-    lines = ["[filter_scheduler]", "enabled_filters = ComputeFilter,OddFilter"]
-    lines += [
-        f"available_filters = {each}"
-        for each in (
-            "nova.scheduler.filters.all_filters",
-            f"{__name__}.another",
-        )
-    ]
-    lines += [
+    lines = [
+        "[filter_scheduler]",
+        "enabled_filters = ComputeFilter,OddFilter",
+        "available_filters = nova.scheduler.filters.all_filters",
+        f"available_filters = {__name__}.another",
         f"available_filters = {__name__}.OddFilter",
         f"available_filters = {host_filters.OURS}",
+        _ENABLED,
     ]
-    first, second = start(
-        "hpet", conf="\n".join((*lines, _ENABLED))
-    ).host_manager.enabled_filters
+    manager = start("hpet", conf="\n".join(lines)).host_manager
+    first, second = manager.enabled_filters
     assert type(first).__doc__ == "Of the operator."
     assert not isinstance(first, host_filters._Counting)
     assert isinstance(second, host_filters._Counting)
@@ -732,104 +742,118 @@ class _Nova:
         """Have no server group."""
 
 
-_ASKED: list[tuple[str, dict[str, Any], int, tuple[str, ...]]] = [
-    ("OddFilter", {"project_id": "p"}, 2, ("host",)),
-    (
+_ASKED = [
+    pytest.param("OddFilter", {"project_id": "p"}, 2, ("host",), id="own"),
+    pytest.param(
         "OddFilter",
         {"project_id": "raises"},
         3,
         ("ValueError: of the operator",),
+        id="own-that-raises",
     ),
-    ("PassesNothingFilter", {}, 3, ("NotImplementedError: ",)),
-    (
+    pytest.param(
+        "PassesNothingFilter",
+        {},
+        3,
+        ("NotImplementedError: ",),
+        id="own-without-a-method",
+    ),
+    pytest.param(
         "AggregateMultiTenancyIsolation",
         {"project_id": "q"},
         2,
         ("aggregates",),
+        id="tenant-isolation",
     ),
-    (
+    pytest.param(
         "AggregateInstanceExtraSpecsFilter",
         {"extra_specs": {"size": "small"}},
         1,
         ("aggregates",),
+        id="aggregate-extra-specs",
     ),
-    (
+    pytest.param(
         "DifferentHostFilter",
         {"scheduler_hints": {"different_host": [_SERVER]}},
         2,
         ("instances",),
+        id="different-host",
     ),
-    (
+    pytest.param(
         "ServerGroupAffinityFilter",
         {"scheduler_hints": {"group": [_SERVER]}},
         3,
         (),
+        id="group",
     ),
-    (
+    pytest.param(
         "ServerGroupAffinityFilter",
         {"scheduler_hints": {"group": ["../servers"]}},
         3,
         (),
+        id="name-of-no-group",
     ),
-    (
+    pytest.param(
         "DifferentHostFilter",
         {"scheduler_hints": {"different_host": ["\u202e"]}},
         3,
         ("instances",),
+        id="unusual-hint",
     ),
-    (
+    pytest.param(
         "NUMATopologyFilter",
         {"extra_specs": {"hw:numa_nodes": "1"}},
         3,
         ("ram_allocation_ratio",),
+        id="numa",
     ),
-    ("PciPassthroughFilter", {}, 3, ()),
-    (
+    pytest.param("PciPassthroughFilter", {}, 3, (), id="no-devices"),
+    pytest.param(
         "PciPassthroughFilter",
         {"extra_specs": {"pci_passthrough:alias": "gpu:1"}},
         3,
         ("pci_stats",),
+        id="devices",
     ),
 ]
 
 
-def test_host_filters_run_on_what_the_api_shows_and_name_what_it_does_not(
+@pytest.fixture
+def api_of_nova(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let commands ask :class:`_Nova`."""
+    monkeypatch.setattr(nova_filters, "CloudService", _Nova)
+    yield
+    CONF.reset()
+
+
+@pytest.mark.usefixtures("api_of_nova")
+@pytest.mark.parametrize(("name", "request_has", "left", "unknown"), _ASKED)
+def test_host_filter_runs_on_what_the_api_shows_and_names_what_it_does_not(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    name: str,
+    request_has: dict[str, Any],
+    left: int,
+    unknown: tuple[str, ...],
 ) -> None:
     """Of the third candidate, it shows nothing. A filter that is not installed
     here is left out.
     """
-    monkeypatch.setattr(nova_filters, "CloudService", _Nova)
-    request.addfinalizer(CONF.reset)
-    conf = tmp_path / "nova.conf"
     lines = [
-        f"available_filters = {__name__}.{each.__name__}"
-        for each in (OddFilter, PassesNothingFilter)
-    ]
-    lines += [
+        "[filter_scheduler]",
+        f"enabled_filters = Missing,{name}",
+        f"available_filters = {__name__}.OddFilter",
+        f"available_filters = {__name__}.PassesNothingFilter",
         "available_filters = nova.scheduler.filters.all_filters",
         f"available_filters = {host_filters.OURS}",
     ]
-    for name, asked, left, unknown in _ASKED:
-        conf.write_text(
-            "\n".join(
-                (
-                    "[filter_scheduler]",
-                    f"enabled_filters = Missing,{name}",
-                    *lines,
-                )
-            )
-        )
-        spec = spec_of({}, asked.get("extra_specs", {}))
-        spec.project_id, spec.scheduler_hints = (
-            asked.get("project_id"),
-            asked.get("scheduler_hints", {}),
-        )
-        runs = nova_filters.run_filters(
-            None, spec, str(uuid4()), ("n0", "n1", "n2"), str(conf)
-        )
-        assert [(each.name, each.left, each.not_known) for each in runs] == [
-            (name, left, unknown)
-        ], asked
+    conf = tmp_path / "nova.conf"
+    conf.write_text("\n".join(lines))
+    spec = spec_of({}, request_has.get("extra_specs", {}))
+    spec.project_id = request_has.get("project_id")
+    spec.scheduler_hints = request_has.get("scheduler_hints", {})
+    (run,) = nova_filters.run_filters(
+        None, spec, str(uuid4()), ("n0", "n1", "n2"), str(conf)
+    )
+    assert run.name == name
+    assert run.left == left
+    assert run.not_known == unknown

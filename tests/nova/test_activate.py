@@ -66,11 +66,8 @@ def test_enabled_filter_replaces_novas_counterpart_until_it_is_disabled(
     assert entries() == [
         each for each in novas if each != SAME_PURPOSE[name]
     ] + ["ours"]
-    said = (
-        f"because ours take their place: {SAME_PURPOSE[name]} ({name})."
-        in caplog.text
-    )
-    assert said == (SAME_PURPOSE[name] in novas)
+    line = f"because ours take their place: {SAME_PURPOSE[name]} ({name})."
+    assert (line in caplog.text) is (SAME_PURPOSE[name] in novas)
     start("hpet")
     assert entries() == [*novas, "ours"]
 
@@ -83,53 +80,63 @@ _ALL = (
 )
 # What the pages have the operator enable and leave, and the lines of nova.conf
 # that they change with it.
-_WAYS_BACK: list[tuple[str, str, tuple[str, ...]]] = [
-    ("hpet,image_type", "image_type", ()),
-    ("image_metadata,hpet", "", ()),
-    ("hpet,rules,owner", "", _ALL),
-    ("hpet,rules", "hpet", ("rules_dirs =",)),
-    ("deploy_config", "", _ALL),
+_REMOVALS = [
+    pytest.param("hpet,image_type", "image_type", (), id="hpet"),
+    pytest.param("image_metadata,hpet", "", (), id="all"),
+    pytest.param("hpet,rules,owner", "", _ALL, id="all-with-options-left"),
+    pytest.param(
+        "hpet,rules", "hpet", ("rules_dirs =",), id="rules-with-their-option"
+    ),
+    pytest.param("deploy_config", "", _ALL, id="deploy_config"),
 ]
 
 
-@pytest.mark.parametrize("way", _WAYS_BACK, ids=str)
-def test_documented_way_back_starts_the_scheduler_with_the_remaining_filters(
-    way: tuple[str, str, tuple[str, ...]],
-    start: Start,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Nova's own filters of the same purpose run again, and no option that the
-    page does not name must be changed.
-    """
-    (enabled, left, lines), folder = way, tmp_path / "rules"
+@pytest.fixture
+def rules_folder(tmp_path: Path) -> str:
+    """Return a folder with a rule; beside it is a file of templates."""
+    folder = tmp_path / "rules"
     folder.mkdir()
+    windows = "{image_property: os_distro, is: windows}"
     write_rules(
-        folder / "a.yaml",
-        rule(
-            "licensed",
-            "{image_property: os_distro, is: windows}",
-            ["CUSTOM_LICENSED"],
-        ),
+        folder / "a.yaml", rule("licensed", windows, ["CUSTOM_LICENSED"])
     )
     (tmp_path / "templates.yaml").write_text(
         "templates: [{config-type: a, config-value: b, traits: [CUSTOM_A]}]"
     )
+    return str(folder)
+
+
+@pytest.fixture
+def no_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test that logs an error."""
+    yield
+    records = caplog.get_records("call")
+    assert [each for each in records if each.levelname == "ERROR"] == []
+
+
+@pytest.mark.usefixtures("no_errors")
+@pytest.mark.parametrize(("enabled", "left", "lines"), _REMOVALS)
+def test_documented_removal_of_filters_starts_the_scheduler_with_the_remaining_ones(
+    start: Start,
+    rules_folder: str,
+    enabled: str,
+    left: str,
+    lines: tuple[str, ...],
+) -> None:
+    """Nova's own filters of the same purpose run again, and no option that the
+    page does not name must be changed.
+    """
     novas = entries()
     for names, options in ((enabled, _ALL), (left, lines)):
-        caplog.clear()
         start(
-            names, *(line.replace("FOLDER", str(folder)) for line in options)
+            names, *(each.replace("FOLDER", rules_folder) for each in options)
         )
-        assert [each.name for each in our_entry().service.filters] == [
-            name for name in names.split(",") if name
-        ]
-        replaced = [SAME_PURPOSE.get(name) for name in names.split(",")]
-        assert entries() == [
-            *(each for each in novas if each not in replaced),
-            "ours",
-        ]
-    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+        expected = [name for name in names.split(",") if name]
+        found = [each.name for each in our_entry().service.filters]
+        assert found == expected
+        replaced = [SAME_PURPOSE.get(name) for name in expected]
+        kept = [each for each in novas if each not in replaced]
+        assert entries() == [*kept, "ours"]
 
 
 def test_disabling_the_filter_rules_is_enough_to_start_without_a_broken_rule_file(
@@ -169,9 +176,8 @@ def test_third_party_request_filters_keep_their_position(start: Start) -> None:
     ):
         start(enabled)
         replaced = [SAME_PURPOSE.get(name) for name in enabled.split(",")]
-        assert entries() == [
-            each for each in others if each not in replaced
-        ] + ["ours"]
+        kept = [each for each in others if each not in replaced]
+        assert entries() == [*kept, "ours"]
 
 
 def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -> (
@@ -180,9 +186,9 @@ def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -
     """A page names them. Older Novas lack those that releases.yaml names."""
     assert {*SAME_PURPOSE, *STAYS_WITH_NOVA} <= set(installed_filters())
     text = (DOCS / "nova-behaviour.rst").read_text(encoding="utf-8")
-    assert dict(
-        re.findall(r"^:ref:`filter-(\w+)` +``(\w+)``", text, re.MULTILINE)
-    ) == dict(SAME_PURPOSE)
+    row = r"^:ref:`filter-(\w+)` +``(\w+)``"
+    listed = dict(re.findall(row, text, re.MULTILINE))
+    assert listed == dict(SAME_PURPOSE)
     missing = {
         name
         for name in SAME_PURPOSE.values()
@@ -203,19 +209,18 @@ def test_filter_for_other_schedulers_stops_the_scheduler_with_novas_option(
     """
     before = entries()
     function, option = STAYS_WITH_NOVA[name]
-    told = (
+    problem = (
         f"[prefilter] enabled_filters: '{name}' is for other schedulers: in"
         f" nova-scheduler, Nova's own {function} "
     )
-    with pytest.raises(InvalidOption, match=re.escape(told)) as raised:
+    with pytest.raises(InvalidOption, match=re.escape(problem)) as raised:
         start(f"hpet,{name}")
-    assert str(raised.value).endswith(
-        f"Set [scheduler] {option} = true."
-        if option
-        else "It needs no option."
-    )
-    # The option is one of Nova's.
-    assert not option or CONF.scheduler[option] is False
+    advice = "It needs no option."
+    if option:
+        advice = f"Set [scheduler] {option} = true."
+        # The option is one of Nova's.
+        assert CONF.scheduler[option] is False
+    assert str(raised.value).endswith(advice)
     assert entries() == before
 
 
@@ -313,22 +318,24 @@ def test_placement_that_is_down_neither_stops_nor_delays_a_start(
     assert "503" in warning.getMessage()
 
 
+def _threads_that_create_traits() -> list[threading.Thread]:
+    return [
+        each for each in threading.enumerate() if each.name == "wanted traits"
+    ]
+
+
 def test_traits_of_a_configuration_that_was_replaced_are_not_written(
     start: Start, novas_placement: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(activation, "_AFTER_START", 3600.0)
     start("hpet")
-    waiting = [
-        each for each in threading.enumerate() if each.name == "wanted traits"
-    ]
+    waiting = _threads_that_create_traits()
     assert waiting
     start("")
     for each in waiting:
         each.join(60)
         assert not each.is_alive()
-    assert not [
-        each for each in threading.enumerate() if each.name == "wanted traits"
-    ]
+    assert _threads_that_create_traits() == []
     assert not novas_placement.sent
 
 
@@ -374,41 +381,55 @@ def test_row_of_another_package_that_never_sees_its_image_property_is_warned_of_
         vocabulary_options, "table", return_value=(*ROWS, row)
     ):
         start(enabled)
-    told = (
+    warning = (
         "The row acme_gpu of another package reads the image property"
         " os_acme_gpu, which this Nova drops before"
     )
-    assert (
-        sum(told in record.getMessage() for record in caplog.records)
-        == warnings
-    )
+    assert caplog.text.count(warning) == warnings
 
 
-def test_schedulers_share_in_the_cache_of_nova_conf_and_not_with_another_cloud(
-    start: Start,
-) -> None:
-    def key(*lines: str) -> Any:
-        start("image_metadata", *lines)
+_CACHE = "[cache]\nenabled = true\nbackend = oslo_cache.dict"
+_DATABASE = (
+    "[api_database]\nconnection = mysql+pymysql://nova:secret@db-2/nova_api"
+)
+_OTHER_CLOUDS = (
+    "[placement]\nregion_name = north",
+    _DATABASE,
+    "[placement]\nauth_type = password\nauth_url = https://other/identity",
+)
+
+
+@pytest.fixture
+def cache_key(start: Start) -> Iterator[Callable[..., str]]:
+    """Return a function: lines of nova.conf -> key of a fact in the cache."""
+
+    def key(*lines: str) -> str:
+        start("image_metadata", _CACHE, *lines)
         (make,) = activation._caches()
-        return vars(make("known_traits", "s"))["_key"]
+        found: str = vars(make("known_traits", "s"))["_key"]
+        return found
 
-    enabled = "[cache]\nenabled = true\nbackend = oslo_cache.dict"
-    others = (
-        "[placement]\nregion_name = north",
-        (
-            "[api_database]\nconnection ="
-            " mysql+pymysql://nova:secret@db-2/nova_api"
-        ),
-        "[placement]\nauth_type = password\nauth_url = https://other/identity",
-    )
-    start("image_metadata")
-    assert not list(activation._caches())
-    same = key(enabled, others[1].replace("secret", "changed"))
-    keys = [
-        key(enabled, *more) for more in ((), *((each,) for each in others))
-    ]
+    yield key
     CONF.reset()
     CONF.unregister_opts(
         loading.get_auth_plugin_conf_options("password"), group="placement"
     )
-    assert (same, len(set(keys))) == (keys[2], 4)
+
+
+def test_schedulers_share_nothing_without_a_cache(start: Start) -> None:
+    start("image_metadata")
+    assert activation._caches() == []
+
+
+def test_schedulers_of_different_clouds_do_not_share_in_a_cache(
+    cache_key: Callable[..., str],
+) -> None:
+    keys = {cache_key(), *map(cache_key, _OTHER_CLOUDS)}
+    assert len(keys) == 1 + len(_OTHER_CLOUDS)
+
+
+def test_schedulers_share_in_a_cache_after_a_change_of_the_password(
+    cache_key: Callable[..., str],
+) -> None:
+    changed = _DATABASE.replace("secret", "changed")
+    assert cache_key(changed) == cache_key(_DATABASE)

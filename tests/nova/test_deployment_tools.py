@@ -70,10 +70,10 @@ def render_config_template(
             if isinstance(value, dict):
                 assert not any(value.values())
                 lines = list(value)
+            elif isinstance(value, list):
+                lines = [",".join(value)]
             else:
-                lines = [
-                    ",".join(value) if isinstance(value, list) else str(value)
-                ]
+                lines = [str(value)]
             sections.setdefault(section, {})[option] = lines
 
 
@@ -83,13 +83,11 @@ def render_helm_values(values: Mapping[str, Any], sections: Sections) -> None:
     """
     for options in values.values():
         for option, value in options.items():
-            if isinstance(value, dict):
-                is_list = value["type"] != "multistring"
-                options[option] = (
-                    value["values"]
-                    if is_list
-                    else dict.fromkeys(value["values"])
-                )
+            if not isinstance(value, dict):
+                continue
+            options[option] = value["values"]
+            if value["type"] == "multistring":
+                options[option] = dict.fromkeys(value["values"])
     render_config_template(values, sections)
 
 
@@ -106,9 +104,8 @@ def render_hiera(data: Mapping[str, Any], sections: Sections) -> None:
     resources[name] = data["nova::scheduler::filter::available_filters"]
     for name, value in resources.items():
         section, option = name.split("/", 1)
-        sections.setdefault(section, {})[option] = (
-            value if isinstance(value, list) else [value]
-        )
+        lines = value if isinstance(value, list) else [value]
+        sections.setdefault(section, {})[option] = lines
 
 
 _OSA = "/etc/openstack_deploy/user_variables_prefilter.yml"
@@ -141,18 +138,11 @@ def rendered(tool: str, folder: Path, beside: str) -> Path:
         str(placed(folder / "template.conf", beside)), sections
     ).parse()
     render(overrides, sections)
-    lines = [
-        line
-        for section, options in sections.items()
-        for line in (
-            f"[{section}]",
-            *(
-                f"{option} = {value}"
-                for option in options
-                for value in options[option]
-            ),
-        )
-    ]
+    lines = []
+    for section, options in sections.items():
+        lines.append(f"[{section}]")
+        for option, values in options.items():
+            lines += [f"{option} = {value}" for value in values]
     return placed(folder / "nova.conf", "\n".join(lines) + "\n")
 
 

@@ -475,7 +475,7 @@ def test_of_the_rest_of_a_query_only_what_each_host_must_meet_is_asked(
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_numbers_of_hosts_with_room_are_told_if_they_are_to_be(
+def test_numbers_of_hosts_with_room_are_shown_if_counts_are_configured(
     counts: bool,
 ) -> None:
     error = (
@@ -586,9 +586,9 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
         f"disable_fallback_pcpu_query = {not fallback}",
     )
     service = SimpleNamespace(
-        notify=lambda event: told.append(event.error), count_hosts=None
+        notify=lambda event: errors.append(event.error), count_hosts=None
     )
-    told: list[Any] = []
+    errors: list[Any] = []
     watch = host_filters.SchedulingWatch(service, None)  # type: ignore[arg-type]
     monkeypatch.setattr(
         watch._capacity,
@@ -622,7 +622,7 @@ def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
     assert [see("PCPU"), see("VCPU"), see("VCPU")] == (
         ["", short, ""] if fallback else [short, "", ""]
     )
-    assert len(told) == 1
+    assert len(errors) == 1
     # One that hangs leaves one thread, not one for each request.
     hangs, calls = Event(), count()
     monkeypatch.setattr(

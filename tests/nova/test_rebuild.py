@@ -4,8 +4,9 @@
 states and client, and a real Placement.
 """
 
+import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +118,12 @@ def _filter(scheduler: Any, spec: Any, host: str = _HOST) -> str:
     return ""
 
 
-def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [
-        each
-        for each in caplog.records
+def _warnings(records: Iterable[logging.LogRecord]) -> list[str]:
+    return [
+        each.getMessage()
+        for each in records
         if each.name == "os_prefilter.nova" and each.levelname != "INFO"
     ]
-    return [each.getMessage() for each in found]
 
 
 _FITS = [
@@ -246,7 +246,7 @@ def start_with_rules(start: Start, tmp_path: Path) -> Start:
 def no_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail a test that logs a warning."""
     yield
-    assert _warnings(caplog) == []
+    assert _warnings(caplog.get_records("call")) == []
 
 
 def _rebuild_of_gold(scheduler: Any, properties: dict[str, str]) -> str:
@@ -515,7 +515,7 @@ def test_host_that_has_not_reported_is_not_refused(
     scheduler = start("image_metadata,hpet")
     _having(placement, "HW_CPU_X86_AVX")
     assert _rebuild(scheduler, {**_WANTS_E1000E, "hw_time_hpet": True}) == ""
-    (warning,) = _warnings(caplog)
+    (warning,) = _warnings(caplog.records)
     assert warning.endswith(
         "without a check whether its host host-0 can run the new image: it has"
         " not reported whether it has COMPUTE_NET_VIF_MODEL_E1000E,"
@@ -532,7 +532,7 @@ def test_host_that_has_reported_that_it_lacks_a_trait_is_refused(
     placement.know([marker_of(HPET)])
     _having(placement, marker_of(HPET))
     assert "hw_time_hpet=true" in _rebuild(scheduler, {"hw_time_hpet": True})
-    assert _warnings(caplog) == []
+    assert _warnings(caplog.records) == []
 
 
 def test_report_of_another_trait_refuses_no_rebuild(
@@ -544,7 +544,7 @@ def test_report_of_another_trait_refuses_no_rebuild(
     placement.know([marker_of(_E1000E)])
     _having(placement, marker_of(_E1000E))
     assert _rebuild(scheduler, {"hw_time_hpet": True}) == ""
-    assert "CUSTOM_COMPUTE_TIME_HPET" in _warnings(caplog)[0]
+    assert "CUSTOM_COMPUTE_TIME_HPET" in _warnings(caplog.records)[0]
 
 
 _UNREAD = {
@@ -597,7 +597,7 @@ def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
         assert _rebuild(scheduler, _WANTS_E1000E, host=host) == ""
     finally:
         done.set()
-    (warning,) = _warnings(caplog)
+    (warning,) = _warnings(caplog.records)
     assert (
         f"without a check whether its host {host} can run the new image:"
         f" {_UNREAD[at]}" in warning
@@ -622,7 +622,7 @@ def test_failing_filter_is_logged_and_refuses_no_rebuild(
     (host_filter,) = scheduler.host_manager.enabled_filters
     monkeypatch.setattr(host_filter.service, part, broken)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
-    assert _warnings(caplog)[-1].endswith(
+    assert _warnings(caplog.records)[-1].endswith(
         "can run the new image: a request filter failed"
     )
     assert "OSError: broken" in caplog.text
@@ -643,7 +643,7 @@ def test_filter_written_for_nova_neither_refuses_nor_changes_a_rebuild(
     host_filter.service = Service((as_filter("closed", closed),))
     _having(placement, _VIRTIO)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
-    assert "closed today" in _warnings(caplog)[-1]
+    assert "closed today" in _warnings(caplog.records)[-1]
 
 
 def test_long_reason_names_whole_properties_and_fits_into_the_fault(

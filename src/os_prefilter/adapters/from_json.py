@@ -2,8 +2,8 @@
 
 """Read requests from JSON.
 
-As Nova stores them, as ``openstack image show`` prints them, and in a plain
-form of our own.
+The forms are what Nova stores, what ``openstack image show`` prints, and a
+plain form of our own.
 
 Each problem is a DocumentError with the file, the place in it, the value and
 what was expected.

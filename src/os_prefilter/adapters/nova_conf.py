@@ -130,7 +130,7 @@ def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
 def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
     """Return the values of ``[filter_scheduler] available_filters``.
 
-    Of all files together, or Nova's default.
+    These are the lines of all files together, or Nova's default.
 
     :raises ConfigurationError: if one is not valid
     """
@@ -182,9 +182,10 @@ def invalid_option(
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of oslo.config as one sentence, without its location.
+    """Return the message of a failed reading as one sentence.
 
-    Or that of a library that reads with it.
+    The error is oslo.config's, or that of a library that reads with it; its
+    location is left out.
     """
     text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
     if isinstance(error, cfg.ConfigFileParseError):
@@ -198,7 +199,7 @@ def release_of_compute() -> int | None:
 
     34 stands for 2026.2.
 
-    By the installed package nova, else by the command in the search
+    It is that of the installed package nova, else of the command in the search
     path: an agent may have an environment of its own.
     """
     if (release := installed_nova()) is not None:

@@ -2,7 +2,7 @@
 
 """Devices that Nova takes from libosinfo's database.
 
-For an image that names its system and not the device.
+Nova asks for an image that names its system and not the device.
 
 Nova's libvirt driver asks it for the network card and the disk bus of
 ``os_distro`` (``nova/virt/osinfo.py``), where the environment of nova-compute

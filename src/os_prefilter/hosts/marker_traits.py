@@ -151,7 +151,7 @@ def groups_by_trait(
 def emulated_in(keys: Collection[str]) -> frozenset[str]:
     """Return the architectures that a cloud offers to emulate.
 
-    By the keys of the groups that it wants.
+    The keys of the groups that it wants show them.
     """
     found = set()
     for value, term in _EMULATION.values.items():
@@ -167,7 +167,8 @@ def emulated_in(keys: Collection[str]) -> frozenset[str]:
 def _keys_of_rows() -> Mapping[str, frozenset[str]]:
     """Return the keys that stand for several others in a marker.
 
-    For all optional traits of a row, or of an emulated architecture.
+    They stand for all optional traits of a row, or of an emulated
+    architecture.
 
     Placement sends the marker of each host with each candidate, and most
     agents report a row as a whole.
@@ -188,7 +189,7 @@ def _keys_of_rows() -> Mapping[str, frozenset[str]]:
 def names_with(prefix: str, keys: Iterable[str]) -> tuple[Trait, ...]:
     """Return the marker traits that hold these keys, several for many.
 
-    With the prefix :data:`WANTED` or :data:`REPORTED`.
+    :param prefix: :data:`WANTED` or :data:`REPORTED`
     """
     held = set(keys)
     if prefix == REPORTED:
@@ -219,7 +220,7 @@ def _note_of(trait: str) -> str:
 def noted_among(traits: Collection[str]) -> frozenset[str]:
     """Return the traits of a provider that an agent of any release has set.
 
-    By its note among them.
+    Its note among them names them.
     """
     noted = _split(SET, traits, _NOTE_LENGTH)
     if not noted:

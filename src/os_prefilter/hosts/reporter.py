@@ -133,7 +133,7 @@ class Reporter:
     configured: Callable[[Any], Mapping[Trait, str]] | None = None
     """Returns ``{trait: reason}`` for traits of configuration templates.
 
-    Those that the facts decide; empty if the host has the trait. None where
+    A reason is empty if the host has the trait. None where
     hosts are not configured by request.
     """
     reported_by_nova: TraitsOf = traits_reported_by_nova

@@ -2,7 +2,7 @@
 
 """Check parsed rules for conflicts.
 
-With one another, with the vocabulary, and with Nova.
+They may contradict one another, the vocabulary, or Nova.
 """
 
 from collections import Counter
@@ -378,11 +378,10 @@ def _values(
 ) -> Iterator[tuple[object, Clause]]:
     """Yield values that may meet conditions about one thing.
 
-    Each with the conditions that describe it.
-
-    One value of each condition; all of these together, where the thing has
-    several values; and all of these in a list with another item, which an
-    exception for the whole list does not name.
+    Each value comes with the conditions that describe it: one value of each
+    condition; all of these together, where the thing has several values; and
+    all of these in a list with another item, which an exception for the whole
+    list does not name.
     """
     if not conditions:
         return

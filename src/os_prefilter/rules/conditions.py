@@ -102,7 +102,7 @@ Clause = tuple[RuleCondition, ...]
 class RuleSubject:
     """A request that conditions are about.
 
-    With the requirements of the filters before the rules.
+    It includes the requirements of the filters before the rules.
     """
 
     def __init__(
@@ -142,9 +142,9 @@ class RuleSubject:
         name: str,
         in_list: bool,  # noqa: FBT001 - of a key
     ) -> frozenset[ConditionValue]:
-        """Return the values of a file that the value under a name matches.
+        """Return the values of a file that a request's value matches.
 
-        Or that its items match.
+        With ``in_list``, the values that one of its items matches.
         """
         key = place, name, in_list
         if key not in self._readings:
@@ -234,7 +234,7 @@ class RuleSubject:
     def _match_of(self, condition: RuleCondition) -> str:
         """Return a condition that holds, in the words of the file.
 
-        Never in those of the request.
+        The words of the request are never shown.
         """
         readings = self.readings_of(*condition.key, condition.in_list)
         found = sorted(
@@ -263,7 +263,7 @@ def is_set(value: object) -> bool:
 def items_of(value: object) -> object:
     """Return the items of a list that is separated by commas, each once.
 
-    Or those of several such lists.
+    Of several such lists, all items are returned.
 
     Any other value is returned as it is.
     """

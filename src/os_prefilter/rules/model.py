@@ -43,7 +43,7 @@ _MOST_NAMES_SHOWN = 5
 class Rule:
     """Traits that hosts must have, must not have, or preferably have.
 
-    For the requests that the rule applies to.
+    They are asked of the requests that the rule applies to.
     """
 
     name: str

@@ -116,7 +116,7 @@ def rules_in(
 ) -> tuple[list[Rule], list[Problem]]:
     """Return the well-formed rules of a document, and its mistakes.
 
-    With the rules for its ``hint_traits``.
+    The rules for its ``hint_traits`` are among them.
 
     :param file: names the document in problems and rules; printable
     :raises DocumentError: if it is not YAML

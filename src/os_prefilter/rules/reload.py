@@ -33,14 +33,14 @@ An editor may still be writing. SIGHUP reloads at once.
 _Stat = tuple[str, int, int, int, int]
 """Path, inode, size, and when content and permissions changed.
 
-In nanoseconds.
+The times are in nanoseconds.
 """
 
 
 class RuleFolders:
     """The rules in some directories, as the fact ``rules``.
 
-    For ``Fact("rules", RuleFolders(...), interval)``.
+    ``Fact("rules", RuleFolders(...), interval)`` reads them.
 
     :param folders: the directories
     :param ensure_traits: creates the traits that rules name before the rules

@@ -90,7 +90,7 @@ def one_short_line(text: object) -> str:
 def bios_settings(baremetal: Any, node: Node) -> list[Any]:
     """Return the BIOS settings of a node as Ironic shows them.
 
-    With what may be written into each (API 1.74).
+    API 1.74 also shows what may be written into each.
 
     A node whose BIOS Ironic does not manage has none.
 

@@ -2,7 +2,7 @@
 
 """Hosts with configured capabilities, the example for authors of reporters.
 
-For Nova's fake driver and tests.
+Nova's fake driver and tests use them.
 
 A reporter is three things, in this order below: the facts, the function, and
 the constant that an entry point names::
@@ -84,7 +84,7 @@ class FakeFacts(HostFacts):
 def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
     """Return why the host cannot do ``value`` of ``row``; empty if it can.
 
-    For guests of every architecture.
+    The reason is the same for guests of every architecture.
     """
     known = row_named(row).canonical(value)
     if known is not None:

@@ -2,7 +2,7 @@
 
 """Capabilities of Ironic's bare-metal nodes.
 
-By their traits, their properties and their BIOS settings.
+Their traits, properties and BIOS settings decide.
 
 A trait on the node is the truth about it: an operator put it there, and Nova
 replaces the traits of the provider by those of the node. So it counts as "can"

@@ -30,7 +30,7 @@ from os_prefilter.vocabulary.config_templates import (
 BIOS_PRIORITY = 150
 """The priority of the step that changes BIOS settings.
 
-Before the image is written, which Ironic does at 100.
+It runs before the image is written, which Ironic does at 100.
 """
 
 

@@ -24,7 +24,7 @@ def version_text(version: Version) -> str:
 class GuestFacts:
     """Devices and firmware that libvirt offers guests of one architecture.
 
-    With any of its machine types.
+    Some of its machine types may not have them.
     """
 
     default_machine: str = ""
@@ -38,7 +38,7 @@ class GuestFacts:
     machines_are_complete: bool = False
     """True if :attr:`machines` has every name, as capabilities list them.
 
-    Else only the names of the domain capabilities.
+    Otherwise it has only the names of the domain capabilities.
     """
     buses: frozenset[str] = frozenset()
     """Buses of disks (``<disk><enum name='bus'>``)."""
@@ -52,8 +52,8 @@ class GuestFacts:
     usb_redirection: bool | None = None
     """True if a USB port can be redirected to a SPICE console.
 
-    By ``<redirdev>`` and ``<graphics>``. None if libvirt does not list both,
-    as old ones do not; then it is assumed.
+    ``<redirdev>`` and ``<graphics>`` list it. None if libvirt does not list
+    both, as old ones do not; then it is assumed.
     """
     uefi: bool = False
     """True if libvirt found UEFI firmware."""
@@ -62,7 +62,7 @@ class GuestFacts:
     mem_encryption: frozenset[str] = frozenset()
     """The models of memory encryption, as Nova spells them.
 
-    From ``<sev>``, ``<launchSecurity>`` and ``<tdx>``.
+    ``<sev>``, ``<launchSecurity>`` and ``<tdx>`` list them.
     """
 
 
@@ -70,7 +70,8 @@ class GuestFacts:
 class NovaSettings:
     """Nova's options that decide what guests of a host can have.
 
-    By default Nova's values; and the Nova that builds the guests.
+    The defaults are Nova's; the last two are about the Nova that builds the
+    guests.
     """
 
     swtpm_enabled: bool = False
@@ -95,7 +96,7 @@ class NovaSettings:
     nova_release: int | None = None
     """The release of that Nova, 34 for 2026.2; None if not known.
 
-    Not from the file either.
+    It does not come from the file either.
     """
 
 

@@ -86,6 +86,7 @@ def _json(capsys: Capture, *argv: object) -> Any:
         (["--request-id", "req-0", "--rejected"], []),
         (["--limit", "2"], [1, 2]),
     ],
+    ids=["all", "rejected", "server", "request", "both", "limit"],
 )
 def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     options: list[str], expected: list[int], log: Path, capsys: Capture
@@ -95,21 +96,34 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
         _SERVERS[number] for number in expected
     ]
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert (found, _json(capsys, log, log, *options)) == (
-        [lines[number] for number in expected],
-        found,
-    )
+    assert found == [lines[number] for number in expected]
+    # The same file twice has each decision once.
+    assert _json(capsys, log, log, *options) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ([], "3 match, the latest 3 shown."),
+        (["--rejected"], "1 match, the latest 1 shown."),
+        (["--server", _SERVERS[2].upper()], "1 match, the latest 1 shown."),
+        (["--request-id", "req-0"], "1 match, the latest 1 shown."),
+        (
+            ["--request-id", "req-0", "--rejected"],
+            "0 match, the latest 0 shown.",
+        ),
+        (
+            ["--limit", "2"],
+            "3 match, the latest 2 shown; a higher --limit shows more.",
+        ),
+    ],
+    ids=["all", "rejected", "server", "request", "none", "limit"],
+)
+def test_the_numbers_of_decisions_stand_beside_the_table(
+    options: list[str], counts: str, log: Path, capsys: Capture
+) -> None:
     assert main(["decisions", str(log), *options]) == 0
-    number, more = (
-        (3, "; a higher --limit shows more")
-        if "--limit" in options
-        else (len(expected), "")
-    )
-    told = (
-        f"Decisions: 3 in {log}; {number} match, the latest {len(expected)}"
-        f" shown{more}.\n"
-    )
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == f"Decisions: 3 in {log}; {counts}\n"
 
 
 def test_diagnose_begins_with_what_was_recorded_of_a_server_also_without_its_cloud(
@@ -130,36 +144,43 @@ def test_diagnose_begins_with_what_was_recorded_of_a_server_also_without_its_clo
     )
     ask = ["diagnose", "--history", str(log), "--server", _SERVERS[0].upper()]
     found = json_of(capsys, *ask, code=1)
-    assert (
-        found["stage"],
-        [each["result"] for each in found["recorded"]],
-    ) == ("no-answer", ["no_host", "passed"])
+    assert found["stage"] == "no-answer"
+    results = [each["result"] for each in found["recorded"]]
+    assert results == ["no_host", "passed"]
     assert main(ask) == 1
     out = capsys.readouterr().out
-    told = (
-        "no_host: No host has the PCI device. (ComputeFilter: 1 of 3 hosts;"
-        " PciPassthroughFilter: 0 of 1 hosts)\n"
-    )
     assert (
         "Recorded when the server was scheduled, the latest first\n "
-        f" {last['time']} {told}" in out
+        f" {last['time']} no_host: No host has the PCI device. (ComputeFilter:"
+        " 1 of 3 hosts; PciPassthroughFilter: 0 of 1 hosts)\n" in out
     )
-    for argv, problem in (
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
         (
-            ["--server", "of-nobody", "--history", str(log)],
+            ["--server", "unknown", "--history", "LOG"],
             "No decision about this server is in the history.",
         ),
         (
-            ["--property", "a=b", "--history", str(log)],
+            ["--property", "a=b", "--history", "LOG"],
             "--history: it needs the server. Give --server ID.",
         ),
         (
-            ["--server", _SERVERS[0], "--history", f"{log}.1"],
-            f"{log}.1: there is no such file. Check the path.",
+            ["--server", _SERVERS[0], "--history", "LOG.1"],
+            "LOG.1: there is no such file. Check the path.",
         ),
-    ):
-        assert main(["diagnose", *argv]) == 1
-        assert problem in capsys.readouterr().err.splitlines()
+    ],
+    ids=["another server", "no server", "no file"],
+)
+def test_a_history_without_the_server_is_an_error_of_diagnose(
+    argv: list[str], problem: str, log: Path, capsys: Capture
+) -> None:
+    given = [each.replace("LOG", str(log)) for each in argv]
+    assert main(["diagnose", *given]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert problem.replace("LOG", str(log)) in lines
 
 
 _LAST = {"by": "PciPassthroughFilter", "before": 1, "after": 0}
@@ -390,33 +411,28 @@ def test_decision_in_the_line_of_another_logger_does_not_count(
 @pytest.mark.parametrize(
     ("prefix", "more"),
     [("", " and more"), ("", "{"), (_PREFIX, ': Error: {"a": 1}')],
+    ids=["words", "half an object", "another object"],
 )
 def test_line_counts_only_if_it_parses_as_a_whole(
     prefix: str, more: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    assert (
-        main(
-            [
-                "decisions",
-                placed(tmp_path / "log", f"{prefix}{_FORGED}{more}\n"),
-            ]
-        )
-        == 1
-    )
+    log = placed(tmp_path / "log", f"{prefix}{_FORGED}{more}\n")
+    assert main(["decisions", log]) == 1
     err = capsys.readouterr().err
     assert "left out 1 damaged decision" in err
     assert "no decision: none can be read." in err
 
 
 _WRONG_RECORDS: list[dict[str, Any]] = [
-    {name: []} for name in ("time", "worker", "request", "left_out")
-]
-_WRONG_RECORDS += [
+    {"time": []},
+    {"worker": []},
+    {"request": []},
+    {"left_out": []},
     {"requirements": ["CUSTOM_A"]},
+    {"requirements": [{}]},
     {"preferences": [{"trait": "CUSTOM_A"}]},
     {"notes": [None]},
 ]
-_WRONG_RECORDS += [{"requirements": [{}]}]
 
 
 @pytest.mark.parametrize("changes", _WRONG_RECORDS, ids=str)
@@ -447,20 +463,16 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
     item = dict.fromkeys(("trait", "scope", "filter", "source"), bad) | {
         "required": True
     }
-    path, texts = (
-        tmp_path / "log",
-        dict.fromkeys(("time", "server", "result", "reason"), bad),
+    texts = dict.fromkeys(("time", "server", "result", "reason"), bad)
+    long = _record(
+        **texts,
+        request="req",
+        requirements=[item],
+        preferences=[item],
+        notes=[bad],
     )
-    path.write_bytes(
-        _record(
-            **texts,
-            request="req",
-            requirements=[item],
-            preferences=[item],
-            notes=[bad],
-        )
-        + _record(**texts)
-    )
+    path = tmp_path / "log"
+    path.write_bytes(long + _record(**texts))
     assert main(["decisions", str(path), "-f", form, *more]) == 0
     out = capsys.readouterr().out
     assert "owned" in out
@@ -469,7 +481,7 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "error"),
     [
         (None, "FILE: there is no such file. Check the path."),
         (
@@ -488,19 +500,19 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
             ),
         ),
     ],
+    ids=["no file", "empty", "no history"],
 )
 def test_wrong_input_is_one_line_on_the_standard_error(
-    content: bytes | None, told: str, tmp_path: Path, capsys: Capture
+    content: bytes | None, error: str, tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "log"
     if content is not None:
         path.write_bytes(content)
     assert main(["decisions", str(path)]) == 1
     captured = capsys.readouterr()
-    assert (captured.out, captured.err.splitlines()[0]) == (
-        "",
-        told.replace("FILE", str(path)),
-    )
+    assert captured.out == ""
+    first = captured.err.splitlines()[0]
+    assert first == error.replace("FILE", str(path))
 
 
 def test_commands_with_the_configuration_of_a_service_record_nothing(
@@ -511,16 +523,6 @@ def test_commands_with_the_configuration_of_a_service_record_nothing(
         tmp_path / "nova.conf",
         "[prefilter]\nenabled_filters = hpet\ndecision_history = true\n",
     )
-    assert (
-        main(
-            [
-                "explain",
-                "--property",
-                "hw_time_hpet=yes",
-                "--config-file",
-                conf,
-            ]
-        )
-        == 0
-    )
+    argv = ["--property", "hw_time_hpet=yes", "--config-file", conf]
+    assert main(["explain", *argv]) == 0
     assert not [record for record in caplog.records if record.name == LOGGER]

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from os_prefilter_tools.cli import diagnose
 from os_prefilter_tools.cli.main import main
+from os_prefilter_tools.operators.diagnose import result
 from tests.cli.test_audit import Terminal
 from tests.support.commands import Capture, json_of, placed
 
@@ -38,14 +40,8 @@ def _diagnosed(
     *argv: str,
     code: int,
 ) -> Any:
-    return json_of(
-        capsys,
-        "diagnose",
-        "--hosts",
-        placed(tmp_path / "hosts.json", {"hosts": hosts}),
-        *argv,
-        code=code,
-    )
+    fleet = placed(tmp_path / "hosts.json", {"hosts": hosts})
+    return json_of(capsys, "diagnose", "--hosts", fleet, *argv, code=code)
 
 
 def _of(found: Any, name: str) -> Any:
@@ -117,22 +113,23 @@ def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
 ) -> None:
     _, hosts, argv, name, state = case
     found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
-    assert _of(found, name)["state"] == state
-    assert found["stage"] == (
-        "refused" if state == "unknown" else "no-candidates"
-    )
-    assert _of(found, name)["help"]
+    requirement = _of(found, name)
+    assert requirement["state"] == state
+    assert requirement["help"]
+    stage = "refused" if state == "unknown" else "no-candidates"
+    assert found["stage"] == stage
+    if state in ("nowhere", "too-large", "full"):
+        (conflict,) = found["conflicts"]
+        assert conflict["requirements"] == [requirement["number"]]
+        assert conflict["ever"] == (state != "full")
     if state in ("nowhere", "too-large"):
-        assert found["conflicts"] == [
-            {"requirements": [_of(found, name)["number"]], "ever": True}
-        ]
+        assert found["message"] == (
+            "The only host does not meet all requirements, even if it were"
+            " empty."
+        )
     if state == "full":
-        assert found["conflicts"] == [
-            {"requirements": [_of(found, name)["number"]], "ever": False}
-        ]
-        assert (
-            found["message"]
-            == "No host meets all requirements now; 1 of 1 would if it were"
+        assert found["message"] == (
+            "No host meets all requirements now; 1 of 1 would if it were"
             " empty."
         )
 
@@ -171,50 +168,103 @@ _CAUSES: list[
 
 
 @pytest.mark.parametrize("case", _CAUSES, ids=["one full", "full and small"])
-def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
+def test_all_causes_are_shown_and_freeing_is_suggested_only_where_it_helps(
     case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]],
     capsys: Capture,
     tmp_path: Path,
 ) -> None:
     hosts, argv, sets, free = case
-    found = _diagnosed(
-        capsys, tmp_path, hosts, *argv, "--filter", "noop", code=2
-    )
+    argv = [*argv, "--filter", "noop"]
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
     names = {
         each["number"]: each["names"][0] for each in found["requirements"]
     }
-    assert (
-        sorted(
-            sorted(names[number] for number in each["requirements"])
-            for each in found["conflicts"]
-        )
-        == sets
-    )
+    shown = [
+        sorted(map(names.__getitem__, conflict["requirements"]))
+        for conflict in found["conflicts"]
+    ]
+    assert sorted(shown) == sets
     for each in found["requirements"]:
-        text = free.get(each["names"][0], "")
-        assert (", ".join(each["free_on"]), "Free " in each["help"]) == (
-            text.rpartition(" on ")[2],
-            bool(text),
-        )
-        assert each["help"].startswith(
-            f"Free {text}; or add hosts" if text else ""
-        )
+        name = each["names"][0]
+        if name in free:
+            _, _, host = free[name].rpartition(" on ")
+            assert each["free_on"] == [host]
+            assert each["help"].startswith(f"Free {free[name]}; or add hosts")
+        else:
+            assert each["free_on"] == []
+            assert "Free " not in each["help"]
+    fleet = str(tmp_path / "hosts.json")
+    assert main(["diagnose", "--hosts", fleet, *argv]) == 2
+    assert "; one could if it were empty" in capsys.readouterr().out
+
+
+def test_a_line_names_the_requirements_that_its_hosts_fail(
+    capsys: Capture,
+) -> None:
+    """The table that numbers them comes first."""
+    assert main(["diagnose", "--example", "impossible"]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "Stage: no-candidates. None of the 11 hosts meets all requirements,"
+        " even if all were empty.\n\n+"
+    )
+    table, _, sections = out.partition("\nSmallest sets of requirements")
+    assert "|   6 | HW_ARCH_AARCH64 " in table
     assert (
-        main(
-            [
-                "diagnose",
-                "--hosts",
-                str(tmp_path / "hosts.json"),
-                *argv,
-                "--filter",
-                "noop",
-            ]
-        )
-        == 2
+        "5 (CUSTOM_COMPUTE_TIME_HPET) and 6 (HW_ARCH_AARCH64): no host has"
+        " both, however empty\n" in sections
     )
-    assert ("; one could if it were empty" in capsys.readouterr().out) == bool(
-        free
-    )
+    assert "  1 host fails only requirement 5: arm-1\n" in sections
+    assert "  1 host fails only requirements 6 and 8: kvm-old-3" in sections
+    assert "  6 hosts fail only requirement 6: gpu-cyborg-1" in sections
+
+
+@pytest.mark.parametrize(
+    ("failed", "hosts", "line"),
+    [
+        ([()], ["a"], "1 host meets all requirements: a"),
+        ([()], ["a", "b"], "2 hosts meet all requirements: a, b"),
+        ([(3,)], ["a"], "1 host fails only requirement 3: a"),
+        (
+            [(1, 2, 3)],
+            ["a", "b"],
+            "2 hosts fail only requirements 1, 2 and 3: a, b",
+        ),
+        (
+            [(3,), (4, 7)],
+            ["a"],
+            "1 host fails only requirement 3, or only requirements 4 and 7: a",
+        ),
+        (
+            [(number,) for number in range(7)],
+            ["a"],
+            "1 host fails only requirement 0, or only requirement 1, or only"
+            " requirement 2, or only requirement 3, or only requirement 4, or"
+            " 2 more sets: a",
+        ),
+    ],
+    ids=["none", "none of two", "one", "three", "a choice", "many choices"],
+)
+def test_hosts_are_grouped_in_words(
+    failed: list[tuple[int, ...]], hosts: list[str], line: str
+) -> None:
+    assert diagnose._account(failed, hosts) == line
+
+
+@pytest.mark.parametrize(
+    ("requirements", "verdict"),
+    [
+        ((1,), "no host has it, however empty"),
+        ((1, 2), "no host has both, however empty"),
+        ((1, 2, 3), "no host has all, however empty"),
+    ],
+    ids=["one", "two", "three"],
+)
+def test_a_set_that_no_host_could_meet_is_called_so(
+    requirements: tuple[int, ...], verdict: str
+) -> None:
+    conflict = result.Conflict(requirements, ever=True)
+    assert diagnose._verdict(conflict, set()) == verdict
 
 
 def test_nothing_is_freed_that_is_free(
@@ -226,17 +276,13 @@ def test_nothing_is_freed_that_is_free(
     cards = {"card": {"resources": {"FPGA": 1}}}
     full = {"resources": {**_SIZE, "FPGA": {"total": 1, "used": 1}}}
     argv = [
-        "--filter",
-        "noop",
-        "--extra-spec",
-        "resources1:FPGA=1",
-        "--extra-spec",
-        "resources1:VCPU=1",
+        "--filter=noop",
+        "--extra-spec=resources1:FPGA=1",
+        "--extra-spec=resources1:VCPU=1",
+        "--extra-spec=resources:DISK_GB=1",
     ]
-    argv += ["--extra-spec", "resources:DISK_GB=1"]
-    found = _diagnosed(
-        capsys, tmp_path, {"a": _host(providers=cards) | full}, *argv, code=2
-    )
+    hosts = {"a": _host(providers=cards) | full}
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
     freed = {
         each["names"][0]
         for each in found["requirements"]
@@ -249,15 +295,12 @@ def test_bare_metal_without_zero_cpus_is_advised_to_set_them(
     capsys: Capture, tmp_path: Path
 ) -> None:
     node = {"resources": {"CUSTOM_BAREMETAL1_SMALL": 1}, "traits": _COMMON}
+    hosts = {"metal": node, "kvm": _host()}
     argv = [
-        "--filter",
-        "noop",
-        "--extra-spec",
-        "resources:CUSTOM_BAREMETAL1_SMALL=1",
+        "--filter=noop",
+        "--extra-spec=resources:CUSTOM_BAREMETAL1_SMALL=1",
     ]
-    found = _diagnosed(
-        capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, code=2
-    )
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
     (advice,) = {
         each["help"]
         for each in found["requirements"]
@@ -270,30 +313,17 @@ def test_bare_metal_without_zero_cpus_is_advised_to_set_them(
         " metal."
     )
     zero = [f"--extra-spec=resources:{name}=0" for name in _SIZE]
-    _diagnosed(
-        capsys, tmp_path, {"metal": node, "kvm": _host()}, *argv, *zero, code=0
-    )
+    _diagnosed(capsys, tmp_path, hosts, *argv, *zero, code=0)
 
 
 def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    found = _diagnosed(
-        capsys,
-        tmp_path,
-        {"a": _host()},
-        "--extra-spec",
-        "trait:HW_CPU_X86_AVX2=required",
-        code=2,
-    )
-    (requirement,) = [
-        each
-        for each in found["requirements"]
-        if each["names"] == ["HW_CPU_X86_AVX2"]
-    ]
+    argv = ["--extra-spec", "trait:HW_CPU_X86_AVX2=required"]
+    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
     assert (
         "replaces all traits of the provider: name the present ones, too"
-        in requirement["help"]
+        in _of(found, "HW_CPU_X86_AVX2")["help"]
     )
 
 
@@ -304,6 +334,7 @@ def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
         ("isolate", "Request it in groups with suffixes alone."),
         ("none", ""),
     ],
+    ids=["no policy", "isolate", "none"],
 )
 def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_fault(
     policy: str, advice: str, capsys: Capture, tmp_path: Path
@@ -313,37 +344,36 @@ def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_faul
     """
     gpus = {f"gpu-{number}": {"resources": {"VGPU": 1}} for number in range(2)}
     argv = [
-        "--filter",
-        "noop",
-        "--extra-spec",
-        "resources:VGPU=1",
-        "--extra-spec",
-        "resources1:VGPU=1",
+        "--filter=noop",
+        "--extra-spec=resources:VGPU=1",
+        "--extra-spec=resources1:VGPU=1",
     ]
-    argv += ["--extra-spec", f"group_policy={policy}"] if policy else []
-    found = _diagnosed(
-        capsys, tmp_path, {"a": _host(providers=gpus)}, *argv, code=0
-    )
+    if policy:
+        argv.append(f"--extra-spec=group_policy={policy}")
+    hosts = {"a": _host(providers=gpus)}
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=0)
     notes = [note for note in found["notes"] if "more than once" in note]
-    assert [note.endswith(advice) for note in notes] == [True] * bool(advice)
+    if advice:
+        (note,) = notes
+        assert note.endswith(advice)
+    else:
+        assert notes == []
 
 
-@pytest.mark.parametrize("command", ["candidates", "diagnose"])
+@pytest.mark.parametrize(
+    ("command", "code"), [("candidates", 1), ("diagnose", 2)]
+)
 def test_missing_group_policy_is_reported_with_the_value_to_set(
-    command: str, capsys: Capture
+    command: str, code: int, capsys: Capture
 ) -> None:
     argv = [
-        "--filter",
-        "noop",
-        "--extra-spec",
-        "resources1:VCPU=1",
-        "--extra-spec",
-        "resources2:VCPU=1",
+        "--filter=noop",
+        "--extra-spec=resources1:VCPU=1",
+        "--extra-spec=resources2:VCPU=1",
     ]
-    assert main([command, *argv]) == {"candidates": 1, "diagnose": 2}[command]
-    assert "set the flavor extra spec group_policy to none" in "".join(
-        capsys.readouterr()
-    )
+    assert main([command, *argv]) == code
+    printed = "".join(capsys.readouterr())
+    assert "set the flavor extra spec group_policy to none" in printed
 
 
 @pytest.mark.parametrize("trait", ["CUSTOM_NOPE", "HW_CPU_X86_AVX2"])
@@ -369,44 +399,38 @@ def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(
         "--extra-spec",
         "trait:HW_CPU_FUTURE=required",
     ]
-    assert (
-        _of(json_of(capsys, "diagnose", *argv), "HW_CPU_FUTURE")["state"]
-        == "met"
-    )
+    found = json_of(capsys, "diagnose", *argv)
+    assert _of(found, "HW_CPU_FUTURE")["state"] == "met"
     assert main(["diagnose", *argv]) == 0
-    assert (
-        "The fleet was read at 2026-11-21T03:00:00Z."
-        in capsys.readouterr().out
-    )
+    out = capsys.readouterr().out
+    assert "The fleet was read at 2026-11-21T03:00:00Z." in out
 
 
-def test_rejection_names_the_filter_or_the_request_as_its_cause(
+def test_rejection_by_a_filter_names_it_as_its_cause(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    argv = ["--extra-spec", "trait:not-a-name=required"]
     lines = (
         "[prefilter]\nenabled_filters = image_metadata\nunknown_values ="
         " reject\n"
     )
-    asked = [
-        "--property",
-        "hw_vif_model=nope",
-        "--config-file",
-        placed(tmp_path / "nova.conf", lines),
-    ]
-    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *asked, code=2)
-    assert (found["stage"], found["by"]) == ("rejected", "image_metadata")
+    conf = placed(tmp_path / "nova.conf", lines)
+    argv = ["--property", "hw_vif_model=nope", "--config-file", conf]
+    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
+    assert found["stage"] == "rejected"
+    assert found["by"] == "image_metadata"
     assert "'nope'" in found["message"]
-    found = _diagnosed(
-        capsys,
-        tmp_path,
-        {"a": _host()},
-        *argv,
-        "--extra-spec",
-        "resources:VCPU=x",
-        code=2,
-    )
-    assert (found["stage"], found["by"]) == ("rejected", "request")
+
+
+def test_rejection_of_the_request_itself_names_the_request_as_its_cause(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    argv = [
+        "--extra-spec=trait:not-a-name=required",
+        "--extra-spec=resources:VCPU=x",
+    ]
+    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
+    assert found["stage"] == "rejected"
+    assert found["by"] == "request"
 
 
 def test_advice_for_same_subtree_names_the_groups(
@@ -424,23 +448,17 @@ def test_advice_for_same_subtree_names_the_groups(
     devices = {
         f"device-{kind}": {"resources": {kind: 1}} for kind in ("VGPU", "PGPU")
     }
-    argv = [
-        "--request-spec",
-        placed(tmp_path / "spec.json", document),
-        "--filter",
-        "noop",
-    ]
-    found = _diagnosed(
-        capsys, tmp_path, {"a": _host(providers=devices)}, *argv, code=2
-    )
+    spec = placed(tmp_path / "spec.json", document)
+    argv = ["--request-spec", spec, "--filter=noop"]
+    hosts = {"a": _host(providers=devices)}
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
     (subtree,) = (
         each for each in found["requirements"] if each["kind"] == "tree"
     )
     assert "_a, _b" in subtree["help"]
     assert subtree["candidates_without_it"] == 1
-    assert (
-        main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 2
-    )
+    fleet = str(tmp_path / "hosts.json")
+    assert main(["diagnose", "--hosts", fleet, *argv]) == 2
     out = capsys.readouterr().out
     assert "same_subtree=_a,_b" in out
     assert "named by the request" not in out

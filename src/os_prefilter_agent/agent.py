@@ -28,18 +28,18 @@ from os_prefilter.hosts.reporter import HostFacts
 LOG = get_logger(__name__)
 
 PROBE_INTERVAL = 3600.0
-"""Seconds after which a host is probed again although its identity is the
-same.
-"""
+"""Seconds after which a host with the same identity is probed again."""
 
 REPORT_TIMEOUT = 600.0
-"""Seconds that one report may take: enough for the 265 requests of the first
-one if each takes 2 s.
+"""Seconds that one report may take.
+
+Enough for the 265 requests of the first one if each takes 2 s.
 """
 
 GRACE = 0.5
-"""Seconds that a running round has to end after a signal; each write to
-Placement is one request.
+"""Seconds that a running round has to end after a signal.
+
+Each write to Placement is one request.
 """
 
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -51,14 +51,13 @@ _PROBE, _REPORT = "probe the host", "report the traits of the host"
 
 
 class ReportingHost(Protocol):
-    """A host to watch
-    (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`).
+    """A host to watch.
+
+    :class:`os_prefilter.adapters.libvirt.host.LibvirtHost` is one.
     """
 
     def identity(self) -> object:
-        """Return a value that changes when the capabilities of the host may
-        have changed.
-        """
+        """Return a value that changes when the host must be probed again."""
 
     def facts(self) -> HostFacts:
         """Probe the host."""
@@ -66,8 +65,7 @@ class ReportingHost(Protocol):
 
 T = TypeVar("T")
 Report = Callable[[HostFacts], str]
-"""Report the facts; returns a text with the changes, empty if there were none.
-"""
+"""Report the facts; return a text with the changes, empty without any."""
 
 
 class Watch:
@@ -97,6 +95,7 @@ class Watch:
         self._report = report
         self._give_up = give_up
         self._configure = configure or (lambda: (self._host, self._report))
+        # Waiting for longer raises OverflowError.
         self._interval = min(interval, threading.TIMEOUT_MAX)
         self._clock = clock
         self._stopping = threading.Event()
@@ -126,21 +125,21 @@ class Watch:
                 self.reload()
 
     def stop(self) -> None:
-        """Make :meth:`run` return: at once if it waits, else after the
-        round.
-        """
+        """Make :meth:`run` return, at once or after the running round."""
         self._stopping.set()
         self._woken.set()
 
     def wake(self) -> None:
-        """Make :meth:`run` read the configuration again and report: at once if
-        it waits, else after the round.
+        """Make :meth:`run` read the configuration again and report.
+
+        At once if it waits, else after the round.
         """
         self._woken.set()
 
     def reload(self) -> None:
-        """Read the configuration again; a wrong one leaves the host and the
-        report as they were.
+        """Read the configuration again.
+
+        A wrong one leaves the host and the report as they were.
         """
         try:
             self._host, self._report = self._configure()
@@ -188,8 +187,9 @@ class Watch:
             LOG.info("%s", escape_line(changed))
 
     def _in_time(self, call: Callable[[], T], what: str) -> T:
-        """Call it in a thread of its own: a client library that waits for ever
-        does not block the next rounds.
+        """Call it in a thread of its own, and wait a limited time.
+
+        A client library that waits for ever does not block the next rounds.
         """
         running = start_thread(call, what)
         if not wait([running], REPORT_TIMEOUT).done:
@@ -203,8 +203,8 @@ class Watch:
     def _current_facts(self) -> HostFacts | None:
         """Return the facts; None while the probe fails."""
         try:
-            # It reads what is wanted as well, from a Placement that may not
-            # answer.
+            # It also reads what schedulers want, from a Placement that may
+            # never respond.
             identity = self._in_time(
                 self._host.identity, "look at host and Placement"
             )
@@ -229,8 +229,9 @@ class Watch:
     def _log_outage(
         self, action: str, error: errors.PrefilterError | None = None
     ) -> None:
-        """Log one line when an action begins to fail, and one when it works
-        again, however long it lasts.
+        """Log when an action begins to fail, and when it works again.
+
+        One line each, however long the outage lasts.
         """
         if error is None:
             if action in self._failing:
@@ -260,28 +261,28 @@ def _handle(number: int, watch: Watch) -> bool:
 
 
 def run_until_signal(watch: Watch) -> None:
-    """Run a watch until SIGTERM or SIGINT, and return within a second of it;
-    SIGHUP wakes it.
+    """Run a watch until SIGTERM or SIGINT; SIGHUP wakes it.
 
-    The loop has a thread of its own, so that a libvirt or a Placement that
-    hangs does not keep the process alive.
+    It returns within a second of the signal. The loop has a thread of its own,
+    so that a libvirt or a Placement that hangs does not keep the process
+    alive.
 
     :raises ConfigurationError: as :meth:`Watch.run`
     """
     signals: list[int] = []
-    # The handler only appends the signal: an event may be locked by the code
-    # that the signal interrupts.
-    before = {
-        each: signal.signal(
-            each, lambda number, _frame: signals.append(number)
-        )
-        for each in _SIGNALS
-    }
+
+    def remember(number: int, _frame: object) -> None:
+        # No more than this: an event may be locked by the code that the signal
+        # interrupts.
+        signals.append(number)
+
+    before = {each: signal.signal(each, remember) for each in _SIGNALS}
     try:
         running = start_thread(watch.run, "watch")
-        while not wait([running], _LOOK_INTERVAL).done:
-            if any(_handle(signals.pop(0), watch) for _ in tuple(signals)):
-                break
+        is_ending = False
+        while not is_ending and not wait([running], _LOOK_INTERVAL).done:
+            while signals and not is_ending:
+                is_ending = _handle(signals.pop(0), watch)
         watch.stop()
         wait([running], GRACE)
     finally:

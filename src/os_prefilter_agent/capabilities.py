@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capabilities of a host as a table: each trait of the vocabulary, whether
-the host has it, and why not.
-"""
+"""Rows of ``capabilities show``: each trait, and why the host lacks it."""
 
 from typing import NamedTuple
 
@@ -27,8 +25,9 @@ class Capability(NamedTuple):
 
 
 def capabilities(facts: HostFacts) -> list[Capability]:
-    """Return one line for each trait of a host, without those of guest
-    architectures that it does not emulate.
+    """Return one line for each trait of a host.
+
+    Traits of guest architectures that it does not emulate are left out.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
@@ -39,20 +38,18 @@ def capabilities(facts: HostFacts) -> list[Capability]:
         for value, term in emulated.values.items()
         if term.trait and not reasons.get(term.trait, "not")
     }
-    return [
-        (
-            Capability(
-                trait, "no" if reasons[trait] else "yes", reasons[trait]
-            )
-            if trait in reasons
-            else Capability(
-                trait,
-                "not owned",
-                f"set by operators; the reporter {facts.driver} does not"
-                " report it",
-            )
-        )
-        # With the traits of configuration templates.
-        for trait in dict.fromkeys((*reporter_traits(), *reasons))
-        if _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
-    ]
+    not_owned = (
+        f"set by operators; the reporter {facts.driver} does not report it"
+    )
+    lines = []
+    # The reporter adds the traits of configuration templates.
+    for trait in dict.fromkeys((*reporter_traits(), *reasons)):
+        if _ARCHITECTURE_OF.get(trait, "") not in {"", *emulates}:
+            continue
+        reason = reasons.get(trait)
+        if reason is None:
+            line = Capability(trait, "not owned", not_owned)
+        else:
+            line = Capability(trait, "no" if reason else "yes", reason)
+        lines.append(line)
+    return lines

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk. It is
-read; nothing is written to it here.
+"""Connection to a live cloud of ``clouds.yaml``, through openstacksdk.
+
+Nothing is written to the cloud here.
 """
 
 import json
@@ -28,8 +29,9 @@ from os_prefilter.documents.files import check_readable
 
 
 def connect(name: str) -> Any:
-    """Return an ``openstack.connection.Connection`` to a cloud, after the
-    login at its Keystone.
+    """Return a connection to a cloud, after the login at its Keystone.
+
+    It is an ``openstack.connection.Connection``.
 
     :raises ConfigurationError: there is no such cloud, its entry or a file
         cannot be used, or the login fails
@@ -79,8 +81,10 @@ def placement_of(connection: Any) -> PlacementClient:
 
 
 def _configuration_files() -> Iterator[Path]:
-    """Yield the files that openstacksdk will read: the first readable file of
-    each kind.
+    """Yield the files that openstacksdk will read.
+
+    Of clouds.yaml, secure.yaml and the vendors' file, each the first one that
+    can be read.
     """
     own = (
         os.environ.get("OS_CLIENT_CONFIG_FILE"),
@@ -92,44 +96,44 @@ def _configuration_files() -> Iterator[Path]:
         (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES),
         strict=True,
     ):
-        first = next(
-            (
-                name
-                for name in (override, *names)
-                if name and os.access(name, os.R_OK)
-            ),
-            None,
-        )
-        if first:
-            yield Path(first)
+        for name in (override, *names):
+            if name and os.access(name, os.R_OK):
+                yield Path(name)
+                break
 
 
 def _check_syntax(path: Path) -> None:
-    """Check that a file can be parsed: openstacksdk skips one that cannot, and
-    logs the text at which parsing failed.
+    """Check that a file can be parsed.
+
+    openstacksdk skips one that cannot, and logs the text at which parsing
+    failed.
 
     :raises ConfigurationError: it cannot; the message has the line but no
         text, which may be a password
     """
-    kind = "JSON" if path.suffix == ".json" else "YAML"
+    syntax = "JSON" if path.suffix == ".json" else "YAML"
     try:
         # openstacksdk reports a file that cannot be read.
         with suppress(OSError), path.open() as file:
             # As openstacksdk reads it.
-            json.load(file) if kind == "JSON" else yaml.safe_load(file)
+            if syntax == "JSON":
+                json.load(file)
+            else:
+                yaml.safe_load(file)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else getattr(error, "lineno", None)
         raise ConfigurationError(
             f"{escape_line(str(path))}{f': line {line}' if line else ''}: this"
-            f" is not {kind}. Correct it; put a value that begins with a sign"
-            " such as * or ! in quotes."
+            f" is not {syntax}. Correct it; put a value that begins with a"
+            " sign such as * or ! in quotes."
         ) from None
 
 
 def _without_error_text(record: logging.LogRecord) -> bool:
-    """Replace parser errors in openstacksdk's log by their type: their text
-    may have a password.
+    """Replace parser errors in openstacksdk's log by their type.
+
+    Their text may have a password.
     """
     if isinstance(record.args, tuple):
         record.args = tuple(
@@ -140,11 +144,12 @@ def _without_error_text(record: logging.LogRecord) -> bool:
 
 
 def log_in(session: Any, cloud: str) -> None:
-    """Log a session in, unless its plugin needs no login; a later failure
-    would look like that of another service.
+    """Log a session in, unless its plugin needs no login.
+
+    A later failure would look like that of another service.
 
     :param cloud: its name, for messages
-    :raises ConfigurationError: Keystone refuses, or does not answer
+    :raises ConfigurationError: Keystone refuses, or does not respond
     """
     if not isinstance(session.auth, BaseIdentityPlugin):
         return

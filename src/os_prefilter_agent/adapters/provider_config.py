@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A provider configuration file for nova-compute, which then reports the
-``CUSTOM_`` traits of the host itself.
+"""Provider configuration file, whose traits nova-compute itself reports.
 
 The format is version 1.0 of ``nova/compute/provider_config.py``, which takes
 ``CUSTOM_`` traits only. nova-compute reads the files ``*.yaml`` of ``[compute]
@@ -34,8 +33,7 @@ from os_prefilter.hosts.desired_traits import (
 LOG = get_logger(__name__)
 
 COMPUTE_NODE = "$COMPUTE_NODE"
-"""The provider of each compute node of the nova-compute that reads the file.
-"""
+"""Stands for each compute node of the nova-compute that reads the file."""
 
 _MARK = "# Written by os-prefilter, which replaces it; do not edit.\n"
 _MODE = 0o644
@@ -53,20 +51,12 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
         for name, has in traits.items()
         if has and name.startswith(CUSTOM_PREFIX)
     )
-    kind = (
-        "uuid"
-        if provider == COMPUTE_NODE or is_hyphenated_uuid(provider)
-        else "name"
-    )
-    content = {
-        "meta": {"schema_version": "1.0"},
-        "providers": [
-            {
-                "identification": {kind: provider},
-                "traits": {"additional": names},
-            }
-        ],
+    is_uuid = provider == COMPUTE_NODE or is_hyphenated_uuid(provider)
+    entry = {
+        "identification": {"uuid" if is_uuid else "name": provider},
+        "traits": {"additional": names},
     }
+    content = {"meta": {"schema_version": "1.0"}, "providers": [entry]}
     return f"{_MARK}{yaml.safe_dump(content, sort_keys=False)}"
 
 
@@ -78,15 +68,15 @@ def write_document(
     host: str = "",
     dry_run: bool = False,
 ) -> list[TraitChange]:
-    """Make the file list the traits of the host; return the changes, with
-    ``dry_run`` without making them.
+    """Make the file list the traits of the host; return the changes.
 
-    The file is replaced at once, and not touched if nothing changes.
+    The file is replaced at once, and not touched if nothing changes, or with
+    ``dry_run``.
 
     :param host: the host's name, which its resource provider has
     :raises DocumentError: if it cannot be written, is a link, or was not
-        written by os-prefilter; or if another file beside it is about the same
-        provider
+        written by os-prefilter; or if another file of its directory is about
+        the same provider
     :raises ConfigurationError: if one of the traits is none.
     """
     new = document(traits, provider)
@@ -110,10 +100,10 @@ def write_document(
 
 
 def _check_others(path: Path, provider: str, host: str) -> None:
-    """Refuse a directory in which nova-compute would find two entries for one
-    provider.
+    """Refuse a directory where another file has an entry for the provider.
 
-    Source: Nova 34, ``nova/compute/provider_config.py`` and
+    With two, nova-compute does not start, or reads only one of them. Source:
+    Nova 34, ``nova/compute/provider_config.py`` and
     ``_merge_provider_configs`` of the resource tracker.
     """
     advice = (
@@ -123,24 +113,22 @@ def _check_others(path: Path, provider: str, host: str) -> None:
     for other in sorted(path.parent.glob("*.yaml")):
         if other.name == path.name:
             continue
-        for kind, named in _providers_in(other):
+        for key, named in _providers_in(other):
             if named == provider:
                 raise DocumentError(
                     other,
                     f"it names the provider {quote(named)} too, and with two"
                     f" nova-compute does not start. {advice}",
                 )
-            if (provider, named) == (
-                COMPUTE_NODE,
-                host,
-            ) or named == COMPUTE_NODE:
-                # Nova prefers the entry by name to that of each compute node.
+            # Nova prefers the entry by name to that of each compute node.
+            is_host = provider == COMPUTE_NODE and named == host
+            if is_host or named == COMPUTE_NODE:
                 raise DocumentError(
                     other,
                     f"it names {quote(named)}, and nova-compute reads only one"
                     f" of the two entries. {advice}",
                 )
-            if kind == "uuid":
+            if key == "uuid":
                 text = (
                     "%s: it names the provider %s: if that is this host,"
                     " nova-compute does not read both entries. %s"
@@ -151,8 +139,9 @@ def _check_others(path: Path, provider: str, host: str) -> None:
 
 
 def _providers_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield how each provider of a file is identified, and the value; none of
-    a file that is not read.
+    """Yield how each provider of a file is identified, and the value.
+
+    Nothing of a file that cannot be read: a warning names it.
     """
     try:
         content: Any = parse_yaml(read_bytes(path), path)
@@ -168,14 +157,14 @@ def _providers_in(path: Path) -> Iterator[tuple[str, str]]:
             entry.get("identification") if isinstance(entry, dict) else None
         )
         if isinstance(identification, dict):
-            yield from (
-                (kind, str(named)) for kind, named in identification.items()
-            )
+            for key, named in identification.items():
+                yield key, str(named)
 
 
 def _traits(text: str, provider: str) -> set[str]:
-    """Return the traits of a provider in our file; none if it is of another
-    provider, or was edited beyond use.
+    """Return the traits of a provider in our file.
+
+    None if the file is of another provider, or was edited beyond use.
     """
     try:
         content: Any = parse_yaml(text.encode(), "")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter capabilities show``, and ``report``: write them to Placement,
-a node or a provider.yaml.
+"""Commands ``capabilities show`` and ``capabilities report``.
+
+The report goes to Placement, to a node of Ironic or to a provider file.
 """
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +40,7 @@ from os_prefilter_agent.cli.configuration import read_configuration
 from os_prefilter_agent.cli.context import Context, needs_packages, values_of
 from os_prefilter_agent.cli.deadline import seconds
 from os_prefilter_agent.cli.host import (
-    OF_FILES,
+    FILE_ARGUMENTS,
     HostArguments,
     add_host_arguments,
     builder_of,
@@ -58,8 +60,9 @@ _VERBOSE = 2
 
 
 class ShowCapabilities(Listing):
-    """Show the capabilities of a host, probed from its libvirt or read from
-    files, with the reason for each no.
+    """Show the capabilities of a host, with the reason for each no.
+
+    They are probed from its libvirt, or read from files.
     """
 
     extras = "cli,libvirt"
@@ -76,18 +79,16 @@ class ShowCapabilities(Listing):
                 "--alone", f"it is for --driver libvirt, not {asked.driver}."
             )
         facts = asked.facts(self.context)
-        # Whatever the host could: what the cloud offers to emulate is an
+        # All that the host could emulate: what the cloud offers of that is an
         # option of the schedulers.
         facts = replace(
             facts, emulated_architectures=frozenset(ARCHITECTURES.split())
         )
         lines = capabilities(facts)
-        counts = {
-            answer: sum(line.answer == answer for line in lines)
-            for answer in ("yes", "no", "not owned")
-        }
+        counts = Counter(line.answer for line in lines)
         summary = ", ".join(
-            f"{number} {answer}" for answer, number in counts.items()
+            f"{counts[answer]} {answer}"
+            for answer in ("yes", "no", "not owned")
         )
         self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
         for assumed in asked.assumptions(facts):
@@ -109,17 +110,18 @@ class ReportArguments(HostArguments):
     config_file: str | None = None
 
     def check(self) -> None:
-        """Refuse options that do not go together, and a provider that is not
-        named.
+        """Refuse options that conflict, and a provider without a name.
 
         :raises DocumentError: for such options
         """
         if self.watch is not None:
-            for option in (
-                *self.given("capabilities", *OF_FILES, "node", "bios"),
-                *["--dry-run"] * self.dry_run,
-            ):
-                raise DocumentError("--watch", f"it cannot go with {option}.")
+            given = self.given("capabilities", *FILE_ARGUMENTS, "node", "bios")
+            if self.dry_run:
+                given.append("--dry-run")
+            if given:
+                raise DocumentError(
+                    "--watch", f"it cannot go with {given[0]}."
+                )
             if self.driver != "libvirt":
                 raise DocumentError(
                     "--watch",
@@ -148,8 +150,9 @@ class ReportArguments(HostArguments):
             )
 
     def placement(self) -> "Callable[[], PlacementClient]":
-        """Return what makes clients of the Placement that nova.conf describes,
-        each with a login of its own.
+        """Return a factory of clients of the Placement in nova.conf.
+
+        Each client has a login of its own.
 
         :raises DocumentError, ConfigurationError: if no file is given, or it
             does not describe one
@@ -168,8 +171,9 @@ class ReportArguments(HostArguments):
 
 
 class ReportCapabilities(Listing):
-    """Write the traits of a host to Placement, beside what others write there,
-    or to a file for nova-compute.
+    """Write the traits of a host to Placement, or to a file for nova-compute.
+
+    In Placement, the traits that others write stay.
     """
 
     extras = "agent,libvirt"
@@ -186,19 +190,19 @@ class ReportCapabilities(Listing):
             action="store_true",
             help="print the changes without making them",
         )
-        ways = group.add_mutually_exclusive_group()
+        modes = group.add_mutually_exclusive_group()
         text = (
             "write a file for nova-compute, which then reports the traits, not"
             " to Placement"
         )
-        ways.add_argument("--provider-config", metavar="FILE", help=text)
+        modes.add_argument("--provider-config", metavar="FILE", help=text)
         text = (
             "remove from the provider what reports have set; without --alone,"
             " standard traits that the host has stay"
         )
-        ways.add_argument("--remove", action="store_true", help=text)
+        modes.add_argument("--remove", action="store_true", help=text)
         text = "run as a service that reports at this interval"
-        ways.add_argument(
+        modes.add_argument(
             "--watch", metavar="SECONDS", type=seconds, help=text
         )
         text = (
@@ -208,8 +212,9 @@ class ReportCapabilities(Listing):
         group.add_argument("--config-file", metavar="FILE", help=text)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the table, or watch until SIGTERM or SIGINT; SIGHUP reloads
-        the configuration.
+        """Print the table, or watch until a signal.
+
+        SIGTERM and SIGINT end the watch; SIGHUP reloads the configuration.
         """
         if parsed_args.watch is None:
             return int(super().run(parsed_args))
@@ -224,9 +229,14 @@ class ReportCapabilities(Listing):
     ) -> tuple[tuple[str, ...], list[Any]]:
         asked = values_of(ReportArguments, parsed_args)
         if asked.asks_ironic(self.context):
-            return CHANGE_COLUMNS, self._count(
-                _report_on_node(asked, self.context), asked
-            )
+            changes = _report_on_node(asked, self.context)
+        else:
+            changes = self._report_on_host(asked)
+        self._print_summary(changes, dry_run=asked.dry_run)
+        return CHANGE_COLUMNS, changes
+
+    def _report_on_host(self, asked: ReportArguments) -> list[TraitChange]:
+        """Reconcile the traits of a host in Placement, or write its file."""
         asked.check()
         # Before the probe, which may take a minute: it reports a wrong
         # configuration.
@@ -244,28 +254,22 @@ class ReportCapabilities(Listing):
             self.tell(line)
         if not probes:
             placement.read_wanted()
-        changes = (
-            placement.write_file(facts)
-            if asked.provider_config
-            else placement.report(facts)
-        )
-        return CHANGE_COLUMNS, self._count(changes, asked)
+        if asked.provider_config:
+            return placement.write_file(facts)
+        return placement.report(facts)
 
-    def _count(
-        self, changes: list[TraitChange], asked: ReportArguments
-    ) -> list[TraitChange]:
+    def _print_summary(
+        self, changes: list[TraitChange], *, dry_run: bool
+    ) -> None:
         made = [each for each in changes if each.change != "keep"]
-        self.tell(
-            f"{pluralize(len(made), 'change')}"
-            f" {'to make' if asked.dry_run else 'made'}."
-        )
+        done = "to make" if dry_run else "made"
+        self.tell(f"{pluralize(len(made), 'change')} {done}.")
         if len(made) < len(changes):
             self.tell(
                 "A kept trait should not be there, but os-prefilter did not"
                 " set it.",
                 warning=True,
             )
-        return changes
 
     def _watch(self, asked: ReportArguments) -> None:
         from os_prefilter.adapters.libvirt.host import (  # noqa: PLC0415
@@ -282,10 +286,10 @@ class ReportCapabilities(Listing):
                 f"This Python {found} libosinfo, by which Nova chooses devices"
                 " where nova-compute has it."
             )
-            for line in (
-                *builder_of(facts),
-                *[libosinfo] * facts.built_by_nova,
-            ):
+            lines = list(builder_of(facts))
+            if facts.built_by_nova:
+                lines.append(libosinfo)
+            for line in lines:
                 if line not in logged:
                     agent.LOG.info("%s", line)
                 logged.add(line)
@@ -317,9 +321,7 @@ class ReportCapabilities(Listing):
 
 @dataclass
 class WatchedHost:
-    """A libvirt host, of which only the architectures are probed that
-    schedulers want to be reported.
-    """
+    """A libvirt host, probed only for architectures that schedulers want."""
 
     host: "LibvirtHost"
     read_wanted: Callable[[], frozenset[str]]
@@ -336,9 +338,7 @@ class WatchedHost:
 
 
 class PlacementReport:
-    """The report to the Placement of a nova.conf, about the resource provider
-    of the host there.
-    """
+    """The report to the Placement of a nova.conf, about one host."""
 
     def __init__(self, asked: ReportArguments) -> None:
         self._asked = asked
@@ -351,13 +351,13 @@ class PlacementReport:
             ProviderTraits,
         )
 
-        new_client, options = self._asked.placement(), self._asked.options()
+        new_client = self._asked.placement()
+        options = self._asked.options()
         client = new_client()
-        self._new_client, self._client, self._options = (
-            new_client,
-            client,
-            options,
-        )
+        # Only now, when nothing can fail any more.
+        self._new_client = new_client
+        self._client = client
+        self._options = options
         self._traits_of = ProviderTraits
         self._name = ""
         self._provider: ProviderTraits | None = None
@@ -365,39 +365,32 @@ class PlacementReport:
         self._emulated: frozenset[str] = frozenset()
 
     def read_wanted(self) -> frozenset[str]:
-        """Read what schedulers want; return the architectures that hosts may
-        emulate.
-        """
-        self._wanted = (
-            frozenset() if self._asked.remove else self._client.wanted()
-        )
-        recent = (
-            self._provider.recently_wanted() if self._provider else frozenset()
-        )
-        self._emulated = emulated_in(self._wanted | recent)
+        """Read what schedulers want; return the architectures to emulate."""
+        self._wanted = frozenset()
+        if not self._asked.remove:
+            self._wanted = self._client.wanted()
+        wanted = self._wanted
+        if self._provider:
+            wanted |= self._provider.recently_wanted()
+        self._emulated = emulated_in(wanted)
         return self._emulated
 
     def report(self, facts: HostFacts) -> list[TraitChange]:
-        """Reconcile the traits in Placement with the facts; return the
-        changes.
-        """
+        """Reconcile the traits in Placement; return the changes."""
         name = self._asked.provider or facts.host
         if self._provider is None or name != self._name:
             self._provider = self._traits_of(
                 self._client, name, sleep=self.sleep
             )
             self._name = name
-        sync = (
-            self._provider.sync_once
-            if self._asked.watch is None
-            else self._provider.sync
-        )
+        sync = self._provider.sync
+        if self._asked.watch is None:
+            # There is no next round, in which it would look again.
+            sync = self._provider.sync_once
         return sync(self._goal(facts), dry_run=self._asked.dry_run)
 
     def write_file(self, facts: HostFacts) -> list[TraitChange]:
-        """Write the traits to a provider configuration file, with which
-        nova-compute reports them.
-        """
+        """Write the traits to a file, with which nova-compute reports them."""
         from os_prefilter_agent.adapters.provider_config import (  # noqa: PLC0415
             COMPUTE_NODE,
             write_document,
@@ -406,33 +399,28 @@ class PlacementReport:
         goal = goal_of(
             facts, self._wanted, Mode.BESIDE, emulated=self._emulated
         )
-        # The file takes no other traits: groups with one that the host has are
-        # not reported.
-        groups = {
-            key: traits
-            for key, traits in goal.groups.items()
-            if all(
-                trait.startswith(CUSTOM_PREFIX)
-                for trait in traits
-                if goal.traits[trait]
-            )
-        }
-        traits = dict.fromkeys(
-            with_traits(frozenset(), replace(goal, groups=groups)), True
-        )
+        # The file takes custom traits alone: a group of which the host has
+        # another one is not reported.
+        groups = {}
+        for key, traits in goal.groups.items():
+            had = [trait for trait in traits if goal.traits[trait]]
+            if all(trait.startswith(CUSTOM_PREFIX) for trait in had):
+                groups[key] = traits
+        reported = with_traits(frozenset(), replace(goal, groups=groups))
         asked = self._asked
         provider = asked.provider or COMPUTE_NODE
         return write_document(
             str(asked.provider_config),
-            traits,
+            dict.fromkeys(reported, True),
             provider,
             host=facts.host,
             dry_run=asked.dry_run,
         )
 
     def forget(self) -> None:
-        """Give the next report a new login and new connections: the old ones
-        may still be in use.
+        """Give the next report a new login and new connections.
+
+        The old ones may still be in use.
         """
         self._client = self._new_client()
         self._provider = None
@@ -454,14 +442,13 @@ class PlacementReport:
 def _report_on_node(
     asked: ReportArguments, context: Context
 ) -> list[TraitChange]:
-    """Reconcile the traits of a node in Ironic with its facts; Nova takes them
-    from there.
-    """
-    for option in (
-        asked.given("provider", "provider_config") + ["--alone"] * asked.alone
-    ):
+    """Reconcile the traits of a node in Ironic; Nova takes them from there."""
+    given = asked.given("provider", "provider_config")
+    if asked.alone:
+        given.append("--alone")
+    if given:
         raise DocumentError(
-            "--os-cloud", f"it writes to the node: leave out {option}."
+            "--os-cloud", f"it writes to the node: leave out {given[0]}."
         )
     if asked.remove:
         asked.check_node(context)
@@ -475,12 +462,12 @@ def _report_on_node(
         facts, context.placement.wanted() | node.reported(), Mode.BESIDE
     )
     keys = (goal.wanted or frozenset()) & goal.groups.keys()
-    traits = {
-        trait: goal.traits[trait] for key in keys for trait in goal.groups[key]
-    }
-    markers: dict[str, bool] = dict.fromkeys(names_with(REPORTED, keys), True)
+    traits: dict[str, bool] = dict.fromkeys(names_with(REPORTED, keys), True)
+    for key in keys:
+        for trait in goal.groups[key]:
+            traits[trait] = goal.traits[trait]
     return node.report(
-        {**traits, **markers},
+        traits,
         leave=reporter_of(facts).unknown(facts),
         dry_run=asked.dry_run,
     )
@@ -489,13 +476,11 @@ def _report_on_node(
 def _format_changes(changes: Sequence[TraitChange]) -> str:
     """Return changes as a line for the log."""
     words = {"create": "created", "add": "added", "remove": "removed"}
+    order = list(words)
     traits: dict[tuple[str, str], list[str]] = {}
-    for each in sorted(
-        changes, key=lambda change: list(words).index(change.change)
-    ):
-        traits.setdefault(
-            (each.provider or "Placement", words[each.change]), []
-        ).append(each.trait)
+    for each in sorted(changes, key=lambda it: order.index(it.change)):
+        key = each.provider or "Placement", words[each.change]
+        traits.setdefault(key, []).append(each.trait)
     return "; ".join(
         f"{provider}: {word} {', '.join(names)}"
         for (provider, word), names in traits.items()
@@ -505,8 +490,7 @@ def _format_changes(changes: Sequence[TraitChange]) -> str:
 def _set_up_logging(
     config_file: str | None, options: argparse.Namespace
 ) -> None:
-    """Log as oslo.log's options in ``config_file`` say, by default to the
-    standard error.
+    """Log as oslo.log's options in a file say, by default to stderr.
 
     :param options: the program's: ``-q``, ``-vv`` and ``--log-file`` win over
         the file
@@ -530,7 +514,7 @@ def _set_up_logging(
         TypeError,
         ValueError,
     ) as error:
-        # It begins by removing them, and the error of a reload is to be
+        # oslo.log begins by removing them, and the error of a reload is to be
         # logged.
         root.handlers[:] = handlers
         raise ConfigurationError(

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration file of a command: the options of nova.conf's
-``[prefilter]``, and of other libraries where the command uses them.
+"""The configuration file of a command.
+
+It has the options of nova.conf's ``[prefilter]``, and those of other libraries
+where the command uses them.
 """
 
 from collections.abc import Callable
@@ -18,8 +20,9 @@ from os_prefilter.service import conf as service_conf
 def read_configuration(
     path: str | None, *register: Callable[[cfg.ConfigOpts], Any]
 ) -> cfg.ConfigOpts:
-    """Return the configuration in a file with our options registered; their
-    defaults without a file.
+    """Return the configuration in a file, with our options registered.
+
+    Without a file they have their defaults.
 
     :param register: registers options of another library
     :raises DocumentError: if there is no such file, or it cannot be read

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The base of all commands, and the context in which one runs: its cloud, its
-notes and its progress.
+"""The base of all commands, and the context in which one runs.
 
-``--os-cloud``, else ``OS_CLOUD``, names the cloud; in the openstack client it
-is the client's own.
+The context has the cloud, the notes and the progress. ``--os-cloud``, else
+``OS_CLOUD``, names the cloud; in the openstack client it is the client's own.
 """
 
 import argparse
@@ -21,21 +20,22 @@ from os_prefilter.common.errors import ConfigurationError, install_extra
 from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter_agent.cli.deadline import TIMEOUT, deadline
 from os_prefilter_agent.cli.output import progress_on
+from os_prefilter_agent.cli.program import ERROR
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.placement.client import PlacementClient
     from os_prefilter.common.progress import Progress
 
 _T = TypeVar("_T")
-_ERROR = 1
 
 
 def values_of(kind: type[_T], parsed_args: argparse.Namespace) -> _T:
-    """Return a dataclass with the parsed arguments of its fields' names, as
-    far as the command has them.
+    """Return a dataclass with the parsed arguments of its fields' names.
+
+    A field without an argument of the command keeps its default.
     """
     given = vars(parsed_args)
-    names = (each.name for each in fields(kind))  # type: ignore[arg-type]
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: given[name] for name in names if name in given})
 
 
@@ -53,9 +53,7 @@ def _given(text: str) -> str:
 
 
 def option_name(argument: str) -> str:
-    """Return the option of a parsed argument, such as ``--os-cloud`` of
-    ``os_cloud``.
-    """
+    """Return the option of a parsed argument: ``--os-cloud`` of os_cloud."""
     return f"--{argument.replace('_', '-')}"
 
 
@@ -70,13 +68,12 @@ def add_repeatable(parser: Any, name: str, metavar: str, text: str) -> None:
 
 
 class Context:
-    """The cloud of a command, connected to once, and its way to the standard
-    error.
+    """The cloud of a command, connected to once, and its standard error.
 
     :param named: the cloud that the command line names; None if it names none
     :param connect_as_client: connects as the openstack client does, by its own
         options; None in ``os-prefilter``
-    :param is_quiet: print only warnings beside the result (``-q``)
+    :param is_quiet: print only warnings next to the result (``-q``)
     """
 
     def __init__(
@@ -92,9 +89,7 @@ class Context:
         self._name = named if named is not None else default_cloud()
         self._is_quiet = is_quiet
         self.notes: list[tuple[str, bool]] = []
-        """The lines to print before the result, each with whether it is a
-        warning.
-        """
+        """Lines to print before the result; True marks a warning."""
         self.names_cloud = named is not None
         """True if the command line itself names the cloud."""
         self.has_cloud = (
@@ -137,9 +132,7 @@ class Context:
         return placement_of(self.connection)
 
     def note(self, text: str, *, warning: bool = False) -> None:
-        """Print a line before the result; an error has no result, and no
-        notes.
-        """
+        """Print a line before the result; an error has none, and no notes."""
         self.notes.append((text, warning))
 
     def write_notes(self) -> None:
@@ -149,21 +142,20 @@ class Context:
             self.tell(text, warning=warning)
 
     def tell(self, text: str, *, warning: bool = False) -> None:
-        """Print a line beside the result; with ``-q`` only a warning."""
+        """Print a line on the standard error; with ``-q`` only a warning."""
         self.write_notes()
         if warning or not self._is_quiet:
             self._stderr.write(f"{text}\n")
 
     def progress(self) -> "AbstractContextManager[Progress]":
-        """Return a context in which progress is shown, if there is a
-        terminal.
-        """
+        """Return a context that shows progress, if there is a terminal."""
         return progress_on(self._stderr, is_wanted=not self._is_quiet)
 
 
 class _StoreOnce(argparse.Action):
-    """Store the value of an option; argparse would let the last of several
-    replace the others without a word.
+    """Store the value of an option that may be given once.
+
+    argparse would let the last of several replace the others without a word.
     """
 
     _namespace: argparse.Namespace | None = None
@@ -196,13 +188,12 @@ class CloudCommand(Command):
     """A command that may read a cloud."""
 
     auth_required = False
-    """For the openstack client: many of our commands need no cloud, and
-    :attr:`Context.connection` logs in.
+    """False: the openstack client does not log in before each command.
+
+    Many of ours need no cloud; :attr:`Context.connection` logs in.
     """
     extras = "cli"
-    """The extras of the distribution with the packages that the command
-    imports when it needs them.
-    """
+    """Extras of the distribution that the command's late imports need."""
     arguments = ""
     """The arguments that must be given, for the usage."""
     exit_code = 0
@@ -214,7 +205,7 @@ class CloudCommand(Command):
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         # Exit code 2 means that no host remains, and nothing else.
         parser.error = lambda message: parser.exit(  # type: ignore[method-assign]
-            _ERROR, f"{parser.prog}: {message}; --help shows the options.\n"
+            ERROR, f"{parser.prog}: {message}; --help shows the options.\n"
         )
         # Of each argument without a type of its own, those of groups too.
         parser.register("type", None, _given)
@@ -233,8 +224,9 @@ class CloudCommand(Command):
     def add_cloud_argument(
         self, parser: Any, text: str, *, required: bool = False
     ) -> None:
-        """Add ``--os-cloud`` to a parser or a group; inside the openstack
-        client it is the client's own option.
+        """Add ``--os-cloud`` to a parser or a group.
+
+        Inside the openstack client it is the client's own option.
 
         :param text: the help
         """
@@ -252,9 +244,7 @@ class CloudCommand(Command):
             )
 
     def tell(self, text: str, *, warning: bool = False) -> None:
-        """Print a line on the standard error, beside the result; with ``-q``
-        only a warning.
-        """
+        """Print a line on the standard error; with ``-q`` only a warning."""
         self.context.tell(text, warning=warning)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -284,8 +274,10 @@ class CloudCommand(Command):
         return code or self.exit_code
 
     def get_epilog(self) -> str:
-        """Return nothing: cliff would read the metadata of all installed
-        packages to name the command's own.
+        """Return nothing.
+
+        cliff would read the metadata of all installed packages to name the
+        command's own.
         """
         return ""
 
@@ -294,9 +286,7 @@ class CloudCommand(Command):
         return hasattr(self.app, "client_manager")
 
     def _connect_as_client(self) -> Any:
-        """Return the connection of the openstack client, with the user, the
-        region and all else in its options.
-        """
+        """Return the connection of the openstack client, by its options."""
         from os_prefilter.adapters.placement.client import (  # noqa: PLC0415
             TIMEOUT,
         )
@@ -331,16 +321,16 @@ class CloudCommand(Command):
 
 
 def default_cloud() -> str | None:
-    """Return the cloud that ``OS_CLOUD`` names, as for each client of
-    OpenStack; None if it names none.
+    """Return the cloud that ``OS_CLOUD`` names; None if it names none.
+
+    Each client of OpenStack reads this variable.
     """
     return os.environ.get("OS_CLOUD") or None
 
 
 @contextmanager
 def needs_packages(extras: str) -> Iterator[None]:
-    """Name the package that is not installed, where an import in the context
-    fails.
+    """Name the package that is missing where an import in the context fails.
 
     :param extras: of the distribution, which install it
     :raises ConfigurationError: a package is missing

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The time that a command may take, and reading that ends early without losing
-what was read.
+"""The time that a command may take, and reading that may end early.
+
+What was read before the end can be used.
 """
 
 import argparse
@@ -13,8 +14,9 @@ from typing import TypeVar
 from os_prefilter.common.errors import DocumentError, PrefilterError
 
 TIMEOUT = 3600.0
-"""Seconds that a command may take that reads a cloud: enough to read 10,000
-hosts from a slow one.
+"""Seconds that a command may take that reads a cloud.
+
+Enough to read 10,000 hosts from a slow one.
 """
 
 _MOST_DIGITS = 9
@@ -37,9 +39,7 @@ def seconds(text: str) -> int:
 
 @contextmanager
 def deadline(limit: float) -> Iterator[None]:
-    """End the context with an error after some seconds, whatever it waits
-    for.
-    """
+    """End the context with an error after some seconds, in any call."""
 
     def end(_number: int, _frame: object) -> None:
         raise PrefilterError(
@@ -60,16 +60,16 @@ def deadline(limit: float) -> Iterator[None]:
 
 
 class _Stopped(KeyboardInterrupt):
-    """The end of :class:`UntilStopped`, which no library takes for an error of
-    its own.
+    """The end of :class:`UntilStopped`.
+
+    No library takes a KeyboardInterrupt for an error of its own.
     """
 
 
 class UntilStopped:
-    """Reads items until the command is interrupted, its time is over or a
-    service fails; those before can be used.
+    """Reads items until an interruption, the end of its time or a failure.
 
-    A second interruption ends the command.
+    The items before can be used. A second interruption ends the command.
     """
 
     def __init__(self) -> None:
@@ -91,9 +91,7 @@ class UntilStopped:
             signal.signal(number, handler)
 
     def items(self, every: Iterable[_T]) -> Iterator[_T]:
-        """Yield items; the error of a service before the first one is
-        raised.
-        """
+        """Yield items; raise the error of a service before the first one."""
         source, is_first = iter(every), True
         while not self.reason:
             try:

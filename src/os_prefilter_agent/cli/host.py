@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
-OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
+FILE_ARGUMENTS = ("domain_capabilities", "libvirt_version", "qemu_version")
 """The arguments that go with the file of ``--capabilities``."""
-_OF_DRIVER = {
-    ("libvirt",): ("connect", "capabilities", "nova_release", *OF_FILES),
+_DRIVER_ARGUMENTS = {
+    ("libvirt",): ("connect", "capabilities", "nova_release", *FILE_ARGUMENTS),
     ("ironic",): ("node", "bios"),
     ("libvirt", "ironic"): ("nova_conf",),
 }
@@ -143,8 +143,9 @@ class NodeArguments:
             )
 
     def asks_ironic(self, context: Context) -> bool:
-        """Return True to ask a cloud's Ironic for the node; a file wins over a
-        cloud that the command does not name.
+        """Return True to ask a cloud's Ironic for the node.
+
+        A file wins over a cloud that the command line does not name.
         """
         if context.names_cloud or not (context.has_cloud and self.node):
             return context.names_cloud
@@ -166,11 +167,9 @@ class NodeArguments:
                 facts_from_node,
             )
 
-            bios: Any = (
-                parse_json(read_bytes(self.bios), self.bios)
-                if self.bios is not None
-                else ()
-            )
+            bios: Any = ()
+            if self.bios is not None:
+                bios = parse_json(read_bytes(self.bios), self.bios)
             path = str(self.node)
             facts = facts_from_node(
                 read_json(path), bios, path=path, bios_path=self.bios or ""
@@ -178,16 +177,15 @@ class NodeArguments:
         return replace(facts, templates=options.templates)
 
     def options(self) -> Options:
-        """Return the options of [prefilter] in nova.conf; the defaults without
-        one.
+        """Return the options of [prefilter] in nova.conf, or the defaults.
 
         :raises DocumentError, ConfigurationError: if nova.conf cannot be read,
             or is wrong
         """
         if not self.nova_conf:
             return Options()
-        # Late, as below: commands that ask no host start quickly and need no
-        # more than the library.
+        # Late, as below: commands that ask no host start quickly, and need
+        # none of the extras.
         from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
 
         return options_from(load_conf(self.nova_conf))
@@ -230,16 +228,19 @@ class HostArguments(NodeArguments):
         :param assume: assume versions that files do not contain, see
             :meth:`assumptions`; not where traits are written, because an
             assumption must not remove traits
-        :param emulated: the architectures to probe beside the host's own; None
-            for all
+        :param emulated: the architectures to probe apart from the host's own;
+            None for all
         :raises DocumentError: if a file is wrong, or arguments conflict
         :raises ConfigurationError: if nova.conf is wrong
         :raises ProbeFailed: if libvirt fails
         """
         self._check(context)
-        if self.driver != "libvirt":
-            kind = {"vmware": VmwareFacts, "fake": FakeFacts}.get(self.driver)
-            return kind() if kind else self.node_facts(context)
+        if self.driver == "vmware":
+            return VmwareFacts()
+        if self.driver == "fake":
+            return FakeFacts()
+        if self.driver == "ironic":
+            return self.node_facts(context)
         settings = self.settings()
         if self.capabilities is None:
             from os_prefilter.adapters.libvirt.host import (  # noqa: PLC0415
@@ -252,20 +253,22 @@ class HostArguments(NodeArguments):
             parse_version,
         )
 
-        libvirt, qemu = (
-            None if text is None else parse_version(name, text)
-            for name, text in (
-                ("--libvirt-version", self.libvirt_version),
-                ("--qemu-version", self.qemu_version),
-            )
-        )
         oldest = NOVA_RELEASES[_known_release(settings.nova_release)]
+        libvirt, qemu = oldest.libvirt, oldest.qemu
+        if self.libvirt_version is not None:
+            libvirt = parse_version("--libvirt-version", self.libvirt_version)
+        if self.qemu_version is not None:
+            qemu = parse_version("--qemu-version", self.qemu_version)
+        host = read_bytes(self.capabilities)
+        domains = [
+            (path, read_bytes(path)) for path in self.domain_capabilities
+        ]
         facts = facts_from_xml(
-            read_bytes(self.capabilities),
-            [(path, read_bytes(path)) for path in self.domain_capabilities],
+            host,
+            domains,
             settings=settings,
-            libvirt_version=libvirt or oldest.libvirt,
-            qemu_version=qemu or oldest.qemu,
+            libvirt_version=libvirt,
+            qemu_version=qemu,
             where=self.capabilities,
         )
         missing = self.assumptions(facts)
@@ -277,8 +280,10 @@ class HostArguments(NodeArguments):
         return facts
 
     def settings(self) -> "LibvirtSettings":
-        """Return the options of a libvirt host, and the release of Nova that
-        builds its guests, if one does.
+        """Return the options of a libvirt host, and its release of Nova.
+
+        None for the release if another driver builds its guests, or it is not
+        found.
 
         :raises DocumentError, ConfigurationError: if nova.conf cannot be read,
             or is wrong
@@ -288,25 +293,22 @@ class HostArguments(NodeArguments):
             release_of_compute,
         )
 
+        release = None
+        if not self.alone:
+            release = self.nova_release or release_of_compute()
         return replace(
             libvirt_settings(self.nova_conf),
             built_by_nova=not self.alone,
-            nova_release=(
-                None
-                if self.alone
-                else self.nova_release or release_of_compute()
-            ),
+            nova_release=release,
         )
 
     def assumptions(self, facts: HostFacts) -> tuple[str, ...]:
         """Return a sentence for each assumption in the facts."""
         if not isinstance(facts, LibvirtFacts) or self.capabilities is None:
             return ()
-        assumed = (
-            [("libvirt", facts.libvirt_version)]
-            if self.libvirt_version is None
-            else []
-        )
+        assumed = []
+        if self.libvirt_version is None:
+            assumed.append(("libvirt", facts.libvirt_version))
         if facts.guests and self.qemu_version is None:
             assumed.append(("QEMU", facts.hypervisor_version))
         oldest = (
@@ -320,9 +322,7 @@ class HostArguments(NodeArguments):
         )
 
     def given(self, *names: str) -> list[str]:
-        """Return the options that are given; an empty text is given, and
-        wrong.
-        """
+        """Return the options that are given; an empty text is, and wrong."""
         return [
             option_name(name)
             for name in names
@@ -331,31 +331,33 @@ class HostArguments(NodeArguments):
 
     def _check(self, context: Context) -> None:
         """Refuse arguments that conflict: none is ever ignored."""
-        for drivers, names in _OF_DRIVER.items():
-            if self.driver not in drivers:
-                cloud = ["--os-cloud"] * (
-                    context.names_cloud and "node" in names
+        for drivers, names in _DRIVER_ARGUMENTS.items():
+            if self.driver in drivers:
+                continue
+            given = self.given(*names)
+            if context.names_cloud and "node" in names:
+                given.append("--os-cloud")
+            if given:
+                raise DocumentError(
+                    given[0],
+                    f"it is for --driver {' or '.join(drivers)}, not"
+                    f" {self.driver}.",
                 )
-                for option in (*self.given(*names), *cloud):
-                    raise DocumentError(
-                        option,
-                        f"it is for --driver {' or '.join(drivers)}, not"
-                        f" {self.driver}.",
-                    )
         if self.driver == "ironic":
             self.check_node(context)
-        if self.capabilities is None:
-            for option in self.given(*OF_FILES):
-                raise DocumentError(
-                    option,
-                    "it goes with --capabilities FILE, the output of 'virsh"
-                    " capabilities'.",
-                )
+        given = self.given(*FILE_ARGUMENTS)
+        if given and self.capabilities is None:
+            raise DocumentError(
+                given[0],
+                "it goes with --capabilities FILE, the output of 'virsh"
+                " capabilities'.",
+            )
 
 
 def builder_of(facts: HostFacts) -> tuple[str, ...]:
-    """Return sentences about the driver that builds the guests of a libvirt
-    host.
+    """Return sentences about the driver that builds a libvirt host's guests.
+
+    None for a host of another driver.
     """
     if not isinstance(facts, LibvirtFacts):
         return ()
@@ -377,13 +379,13 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
 
 
 def _describe_too_old(facts: LibvirtFacts) -> str:
-    """Return a sentence if the host's libvirt or QEMU is older than the Nova
-    that builds its guests runs on.
-    """
+    """Return a sentence if the host's libvirt or QEMU is too old for Nova."""
     needs = NOVA_RELEASES.get(facts.nova_release or 0)
     if needs is None or not facts.built_by_nova:
         return ""
     older = facts.list_older(needs.libvirt, needs.qemu)
+    if not older:
+        return ""
     old = " and ".join(
         f"{what} {found} is older than {oldest}"
         for what, found, oldest in older
@@ -391,8 +393,6 @@ def _describe_too_old(facts: LibvirtFacts) -> str:
     return (
         f"{old}: nova-compute of Nova {facts.nova_release} does not start"
         " here."
-        if old
-        else ""
     )
 
 
@@ -409,8 +409,7 @@ def _release(text: str) -> int:
 
 
 def _known_release(release: int | None) -> int:
-    return (
-        release
-        if release is not None and release in NOVA_RELEASES
-        else NEWEST_NOVA
-    )
+    """Return the release, or the newest for one without known versions."""
+    if release is not None and release in NOVA_RELEASES:
+        return release
+    return NEWEST_NOVA

@@ -7,7 +7,6 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import combining, east_asian_width
 
@@ -28,8 +27,7 @@ else:
 
 
 class Cell(_Column):
-    """A cell that JSON and YAML show as a list or an object, and other formats
-    as text.
+    """A cell with a value for JSON and YAML, and text for other formats.
 
     :param text: for a table
     :param line: for csv and value, which have one line for a row
@@ -51,8 +49,9 @@ class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value."""
 
     about: Mapping[str, Any] | None = None
-    """Keys of JSON and YAML beside ``lines``, which has the rows; None for a
-    list of the rows alone.
+    """Keys of JSON and YAML next to ``lines``, which has the rows.
+
+    None for a list of the rows alone.
     """
 
     def produce_output(
@@ -60,18 +59,13 @@ class Listing(CloudCommand, Lister):
     ) -> int:
         """Print the listing, after the notes; a table fits the terminal."""
         self.context.write_notes()
-        if parsed_args.formatter == "table":
+        name = parsed_args.formatter
+        if name == "table":
             self.formatter = Table()
-        elif self.about is not None and parsed_args.formatter in (
-            "json",
-            "yaml",
-        ):
+        elif name in ("csv", "value"):
+            data = [list(map(_line_of, row)) for row in data]
+        elif name in ("json", "yaml") and self.about is not None:
             self.formatter = _Document(self.about)
-        elif parsed_args.formatter in ("csv", "value"):
-            data = [
-                [cell.line if isinstance(cell, Cell) else cell for cell in row]
-                for row in data
-            ]
         return int(
             super().produce_output(parsed_args, column_names, data) or 0
         )
@@ -92,23 +86,11 @@ class _Document(JSONFormatter):
         parsed_args: Any,
     ) -> None:
         """Print the object as JSON or YAML."""
-        rows = (
-            [
-                (
-                    each.machine_readable()
-                    if isinstance(each, FormattableColumn)
-                    else each
-                )
-                for each in row
-            ]
-            for row in data
-        )
-        document = {
-            **self._about,
-            "lines": [
-                dict(zip(column_names, row, strict=True)) for row in rows
-            ],
-        }
+        lines = []
+        for row in data:
+            values = map(_value_of, row)
+            lines.append(dict(zip(column_names, values, strict=True)))
+        document = {**self._about, "lines": lines}
         if parsed_args.formatter == "json":
             indent = None if parsed_args.noindent else 2
             stdout.write(f"{json.dumps(document, indent=indent)}\n")
@@ -119,8 +101,9 @@ class _Document(JSONFormatter):
 
 
 class Table(TableFormatter):
-    """cliff's table; where it is wider than the terminal, a list of names and
-    values: cliff would break words.
+    """cliff's table; a list of names and values where that is too wide.
+
+    cliff would break words.
     """
 
     def emit_list(
@@ -131,42 +114,22 @@ class Table(TableFormatter):
         parsed_args: Any,
     ) -> None:
         """Print the rows, no wider than the terminal or ``--max-width``."""
-        rows = [
-            [
-                (
-                    each.human_readable()
-                    if isinstance(each, FormattableColumn)
-                    else each
-                )
-                for each in row
-            ]
-            for row in data
-        ]
+        rows = [list(map(_text_of, row)) for row in data]
         width = parsed_args.max_width
-        if width < 1:
-            width = (
-                (terminal_width() or 0)
-                if parsed_args.fit_width or sys.stdout.isatty()
-                else 0
-            )
-        columns = zip(column_names, *rows, strict=True)
-        # A border and a space on either side of each column, and the last
-        # border.
-        full = 1 + sum(
-            3
-            + max(
-                _width(line)
-                for cell in column
-                for line in str(cell).split("\n")
-            )
-            for column in columns
-        )
-        if not width or full <= width:
+        if width < 1 and (parsed_args.fit_width or sys.stdout.isatty()):
+            width = terminal_width() or 0
+        # The last border. Each column adds one, and a space on either side.
+        full = 1
+        for column in zip(column_names, *rows, strict=True):
+            lines = [line for cell in column for line in str(cell).split("\n")]
+            full += 3 + max(map(_width, lines))
+        if width < 1 or full <= width:
             super().emit_list(column_names, rows, stdout, parsed_args)
             return
         indent = max(map(len, column_names)) + 2
         for number, row in enumerate(rows):
-            stdout.write("\n" * bool(number))
+            if number:
+                stdout.write("\n")
             for name, cell in zip(column_names, row, strict=True):
                 value = _fold(
                     str(cell).rstrip(), max(width - indent, 1)
@@ -174,20 +137,33 @@ class Table(TableFormatter):
                 stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
 
 
+def _value_of(cell: Any) -> Any:
+    return cell.machine_readable() if isinstance(cell, Cell) else cell
+
+
+def _text_of(cell: Any) -> Any:
+    return cell.text if isinstance(cell, Cell) else cell
+
+
+def _line_of(cell: Any) -> Any:
+    return cell.line if isinstance(cell, Cell) else cell
+
+
 def _width(text: str) -> int:
-    return sum(
-        1 + (east_asian_width(each) in "WF")
-        for each in text
-        if not combining(each)
-    )
+    """Return the columns of a terminal that a text takes."""
+    width = 0
+    for each in text:
+        if not combining(each):
+            width += 2 if east_asian_width(each) in "WF" else 1
+    return width
 
 
 def _fold(text: str, width: int) -> str:
     """Return a text wrapped between words."""
-    lines = (
-        textwrap.wrap(
+    lines = []
+    for line in text.split("\n"):
+        wrapped = textwrap.wrap(
             line, width, break_long_words=False, break_on_hyphens=False
         )
-        for line in text.split("\n")
-    )
-    return "\n".join(chain.from_iterable(each or [""] for each in lines))
+        lines += wrapped or [""]
+    return "\n".join(lines)

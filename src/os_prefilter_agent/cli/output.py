@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Output beside listings: a document to the standard output or a file, and
-progress to a terminal.
-"""
+"""Documents to the standard output or a file, and progress on a terminal."""
 
 import argparse
 import os
@@ -50,8 +48,7 @@ def write_output(
     force: bool,
     private: bool = False,
 ) -> None:
-    """Write a document into a file, or to the standard output if there is no
-    path.
+    """Write a document to a file, or to the standard output without a path.
 
     :param private: True if only the owner may read and write the file; else a
         file keeps its permissions

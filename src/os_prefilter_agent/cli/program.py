@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Common parts of the programs: writing to the standard output, and log lines
-without passwords.
-"""
+"""Common parts of the programs: exit codes, output, logs without passwords."""
 
 import io
 import logging
@@ -19,8 +17,9 @@ BROKEN_PIPE = 141
 
 
 class PasswordMaskingFormatter(logging.Formatter):
-    """Another formatter's lines, without the passwords in URLs of client
-    libraries and tracebacks.
+    """Another formatter's lines, without the passwords in URLs.
+
+    Client libraries and tracebacks show URLs.
     """
 
     def __init__(self, formatter: logging.Formatter) -> None:
@@ -33,8 +32,9 @@ class PasswordMaskingFormatter(logging.Formatter):
 
 
 def prepare_output() -> None:
-    """Let any text be written to the standard output, and errors of writing
-    show in :func:`flush` alone.
+    """Let the standard output take any text.
+
+    Errors of writing show in :func:`flush` alone.
     """
     if sys.stdout is None:
         # A script closed it.
@@ -52,8 +52,9 @@ def flush(
     text: str = "",
     failed: OSError | None = None,
 ) -> int:
-    """Write out a text and what was printed; return the exit code, or that of
-    an error if it cannot be written.
+    """Write out a text and what was printed; return the exit code.
+
+    It is that of an error if the standard output cannot be written.
 
     :param failed: the error of an earlier writing
     """

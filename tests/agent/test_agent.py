@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The watch: when it probes, what it says while something is down, and how it
-ends.
-"""
+"""The loop: when it probes, what it logs in an outage, and how it ends."""
 
 import logging
 import os
@@ -23,26 +21,24 @@ from os_prefilter_agent.agent import (
     run_until_signal,
 )
 
-DOWN = errors.ProbeFailed(
+LIBVIRT_DOWN = errors.ProbeFailed(
     "open('qemu:///system')", "connection refused", "Check that libvirt runs."
 )
-NO_ANSWER = errors.PlacementUnavailable(
+PLACEMENT_DOWN = errors.PlacementUnavailable(
     "GET /resource_providers", "connection refused"
 )
 
 
 @pytest.fixture(autouse=True)
 def _first_round_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin at the start of the first interval, not at a random moment of
-    it.
-    """
+    """Begin at the start of the first interval, not at a random moment."""
     monkeypatch.setattr(
         "os_prefilter_agent.agent.uniform", lambda low, _high: low
     )
 
 
 class FakeHost:
-    """A host that was probed so often, and may be down."""
+    """A host that keeps what was probed, and may be down."""
 
     def __init__(self) -> None:
         self.version = "libvirt 9"
@@ -62,17 +58,17 @@ class FakeHost:
 
 
 class FakeReport:
-    """Remembers what it was told, and may fail."""
+    """Keeps the hosts that it has reported, and may fail."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.error: errors.PrefilterError | None = None
         self.changed = ""
 
     def __call__(self, facts: HostFacts) -> str:
         if self.error:
             raise self.error
-        self.told.append(facts.host)
+        self.reported.append(facts.host)
         return self.changed
 
 
@@ -85,7 +81,7 @@ class Story:
         self._caplog = caplog
 
     def lines(self, rounds: int = 1) -> list[tuple[str, str]]:
-        """Play rounds; return what was logged meanwhile."""
+        """Run rounds; return what was logged meanwhile."""
         self._caplog.clear()
         for _ in range(rounds):
             self.watch.round()
@@ -105,7 +101,8 @@ class TestProbing:
     def test_unchanged_host_is_probed_again_once_per_probe_interval(
         self, story: Story
     ) -> None:
-        for story.now in (number * PROBE_INTERVAL / 2 for number in range(6)):
+        for number in range(6):
+            story.now = number * PROBE_INTERVAL / 2
             story.lines()
         assert len(story.host.probed) == 3
 
@@ -114,26 +111,26 @@ class TestProbing:
     ) -> None:
         story.lines()
         story.host.version = "libvirt 10"
-        story.host.down["facts"] = DOWN
+        story.host.down["facts"] = LIBVIRT_DOWN
         story.lines(3)
-        assert story.report.told == ["libvirt 9"]
+        assert story.report.reported == ["libvirt 9"]
         story.host.down.clear()
         story.lines()
-        assert (story.host.probed, story.report.told) == (
-            ["libvirt 9", "libvirt 10"],
-            ["libvirt 9", "libvirt 10"],
-        )
+        assert story.host.probed == ["libvirt 9", "libvirt 10"]
+        assert story.report.reported == ["libvirt 9", "libvirt 10"]
 
 
 class TestOutages:
-    """One line when it begins, one when it ends, and nothing is changed in
-    between.
-    """
+    """One line when it begins, one when it ends; no change in between."""
 
     @pytest.mark.parametrize("call", ["identity", "facts"])
     @pytest.mark.parametrize(
         "error",
-        [DOWN, errors.ConfigurationError("nova.conf is being written")],
+        [
+            LIBVIRT_DOWN,
+            errors.ConfigurationError("nova.conf is being written"),
+        ],
+        ids=["libvirt", "nova.conf"],
     )
     def test_unreachable_host_is_logged_once_and_nothing_is_reported_until_it_recovers(
         self, story: Story, call: str, error: errors.PrefilterError
@@ -145,23 +142,20 @@ class TestOutages:
             "Failed to probe the host; its traits stay as they are until that"
             f" works. {error}"
         )
-        assert (story.lines(5), story.report.told) == (
-            [("WARNING", begin)],
-            ["libvirt 9"] * 2,
-        )
+        assert story.lines(5) == [("WARNING", begin)]
+        assert story.report.reported == ["libvirt 9"] * 2
         story.host.down.clear()
-        assert (story.lines(5), story.report.told) == (
-            [("INFO", "Able to probe the host again.")],
-            ["libvirt 9"] * 7,
-        )
+        assert story.lines(5) == [("INFO", "Able to probe the host again.")]
+        assert story.report.reported == ["libvirt 9"] * 7
 
     @pytest.mark.parametrize(
         "error",
         [
-            NO_ANSWER,
+            PLACEMENT_DOWN,
             errors.GenerationConflict("kvm-1", 10),
             errors.UnknownProvider("kvm-1"),
         ],
+        ids=["no response", "generation conflict", "unknown provider"],
     )
     def test_failed_report_is_logged_once_and_retried_without_a_new_probe(
         self, story: Story, error: errors.PrefilterError
@@ -171,22 +165,20 @@ class TestOutages:
             "Failed to report the traits of the host; its traits stay as they"
             f" are until that works. {error}"
         )
-        assert (story.lines(5), story.host.probed) == (
-            [("WARNING", begin)],
-            ["libvirt 9"],
-        )
+        assert story.lines(5) == [("WARNING", begin)]
+        assert story.host.probed == ["libvirt 9"]
         story.report.error = None
         assert story.lines(5) == [
             ("INFO", "Able to report the traits of the host again.")
         ]
-        assert story.report.told == ["libvirt 9"] * 5
+        assert story.report.reported == ["libvirt 9"] * 5
 
     def test_host_outage_and_placement_outage_are_logged_independently(
         self, story: Story
     ) -> None:
-        story.report.error = NO_ANSWER
+        story.report.error = PLACEMENT_DOWN
         assert [level for level, _ in story.lines(2)] == ["WARNING"]
-        story.host.down["identity"] = DOWN
+        story.host.down["identity"] = LIBVIRT_DOWN
         assert [level for level, _ in story.lines(2)] == ["WARNING"]
         story.host.down.clear()
         story.report.error = None
@@ -207,19 +199,23 @@ class TestOutages:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """In a thread of its own, which nothing waits for any more."""
-        hangs, given_up = threading.Event(), threading.Event()
+        end, given_up = threading.Event(), threading.Event()
         begun = []
+
+        def hang_once(call: str) -> None:
+            if call == at and not given_up.is_set():
+                end.wait()
 
         def report(facts: HostFacts) -> str:
             begun.append(facts.host)
-            _ = at == "report" and not given_up.is_set() and hangs.wait()
+            hang_once("report")
             return ""
 
-        usual = story.host.identity
-        hung = lambda: (  # noqa: E731
-            usual() if at == "report" or given_up.is_set() else hangs.wait()
-        )
-        monkeypatch.setattr(story.host, "identity", hung)
+        def identity() -> object:
+            hang_once("identity")
+            return story.host.version
+
+        monkeypatch.setattr(story.host, "identity", identity)
         monkeypatch.setattr(agent, "REPORT_TIMEOUT", 1.0)
         story.watch = Watch(story.host, report, 1.0, give_up=given_up.set)
         ((level, message),) = story.lines()
@@ -227,7 +223,7 @@ class TestOutages:
         assert " has not ended in 1 seconds" in message
         assert story.lines(2) == [("INFO", f"Able to {action} again.")]
         assert begun == ["libvirt 9"] * (3 if at == "report" else 2)
-        hangs.set()
+        end.set()
 
 
 def test_trait_changes_are_logged_once_on_one_line(story: Story) -> None:
@@ -242,8 +238,9 @@ def test_trait_changes_are_logged_once_on_one_line(story: Story) -> None:
 def test_configuration_error_stops_the_agent_only_in_the_first_round(
     story: Story, at: str, is_first: bool
 ) -> None:
-    """Else an operator would see a service that runs and does nothing. In a
-    later round it is logged once.
+    """Else an operator would see a service that runs and does nothing.
+
+    In a later round it is logged once.
     """
     if not is_first:
         story.lines()
@@ -261,17 +258,15 @@ def test_configuration_error_stops_the_agent_only_in_the_first_round(
 def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> (
     None
 ):
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    ending = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in ending]
 
     def fail(_facts: HostFacts) -> str:
         raise LookupError("a mistake of ours")
 
     with pytest.raises(LookupError, match="a mistake of ours"):
         run_until_signal(Watch(FakeHost(), fail, 1.0))
-    assert (
-        signal.getsignal(signal.SIGTERM),
-        signal.getsignal(signal.SIGINT),
-    ) == before
+    assert [signal.getsignal(number) for number in ending] == before
 
 
 def test_no_round_begins_after_a_signal_that_ends_the_agent() -> None:
@@ -315,8 +310,9 @@ print("ended", flush=True)
 def test_sighup_makes_a_round_at_once_and_sigterm_and_sigint_end_a_waiting_or_hanging_agent(
     state: str, end: signal.Signals
 ) -> None:
-    """With exit code 0. Other signals do nothing: their default action would
-    end the agent.
+    """With exit code 0. Other signals do nothing.
+
+    Their default action would end the agent.
     """
     command = [sys.executable, "-c", SERVICE, state]
     with subprocess.Popen(
@@ -339,4 +335,6 @@ def test_sighup_makes_a_round_at_once_and_sigterm_and_sigint_end_a_waiting_or_ha
             out, err = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert (out, err, process.returncode) == ("ended\n", "", 0)
+    assert out == "ended\n"
+    assert err == ""
+    assert process.returncode == 0

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The provider configuration file: Nova's own loader takes it, and nothing is
-lost or left behind.
-"""
+"""The provider configuration file: Nova reads it, and no file is lost."""
 
 import os
 import stat
@@ -83,8 +81,9 @@ def test_an_empty_file_is_filled_and_a_provider_may_be_named_by_its_uuid(
 
 
 def test_write_returns_the_added_and_removed_traits(path: Path) -> None:
-    """A dry run does so too, and writes nothing; the same content is not
-    written again.
+    """A dry run does so too, and writes nothing.
+
+    The same content is not written again.
     """
     assert write_document(path, TRAITS, dry_run=True) == [
         TraitChange(COMPUTE_NODE, HPET, "add")
@@ -93,10 +92,8 @@ def test_write_returns_the_added_and_removed_traits(path: Path) -> None:
     write_document(path, TRAITS)
     before = path.stat()
     assert write_document(path, TRAITS) == []
-    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (
-        before.st_ino,
-        before.st_mtime_ns,
-    )
+    assert path.stat().st_ino == before.st_ino
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
     changes = [
         TraitChange(COMPUTE_NODE, XEN, "add"),
         TraitChange(COMPUTE_NODE, HPET, "remove"),
@@ -115,10 +112,8 @@ def test_file_has_mode_0644_whatever_the_umask(path: Path, umask: int) -> None:
         write_document(path, TRAITS)
     finally:
         os.umask(before)
-    assert (
-        stat.S_IMODE(path.stat().st_mode),
-        [each.name for each in path.parent.iterdir()],
-    ) == (0o644, [path.name])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert list(path.parent.iterdir()) == [path]
 
 
 def _entry(identification: dict[str, str]) -> str:
@@ -133,26 +128,15 @@ def _entry(identification: dict[str, str]) -> str:
 
 
 _UUID = provider_uuid("kvm-1")
+_TWO = "too, and with two nova-compute does not start"
 
 
 @pytest.mark.parametrize(
     ("provider", "identification", "message"),
     [
-        (
-            COMPUTE_NODE,
-            {"uuid": COMPUTE_NODE},
-            "too, and with two nova-compute does not start",
-        ),
-        (
-            "kvm-1",
-            {"name": "kvm-1"},
-            "too, and with two nova-compute does not start",
-        ),
-        (
-            _UUID,
-            {"uuid": _UUID},
-            "too, and with two nova-compute does not start",
-        ),
+        (COMPUTE_NODE, {"uuid": COMPUTE_NODE}, _TWO),
+        ("kvm-1", {"name": "kvm-1"}, _TWO),
+        (_UUID, {"uuid": _UUID}, _TWO),
         (
             COMPUTE_NODE,
             {"name": "kvm-1"},
@@ -167,22 +151,26 @@ _UUID = provider_uuid("kvm-1")
             ),
         ),
     ],
+    ids=[
+        "each node twice",
+        "name twice",
+        "UUID twice",
+        "name in the other",
+        "each node in the other",
+    ],
 )
 def test_a_second_entry_for_the_provider_is_refused_and_no_file_is_written(
     path: Path, provider: str, identification: dict[str, str], message: str
 ) -> None:
-    """Nova's own loader refuses two of the same, and its resource tracker
-    passes one of two others over.
+    """Nova's own loader refuses two of the same.
+
+    Of two others, its resource tracker passes one over.
     """
     other = path.parent / "operator.yaml"
     other.write_text(_entry(identification))
+    refused = f"^{other}: .*{message}.*Add the traits that --dry-run lists"
     for dry_run in (True, False):
-        with pytest.raises(
-            DocumentError,
-            match=(
-                f"^{other}: .*{message}.*Add the traits that --dry-run lists"
-            ),
-        ):
+        with pytest.raises(DocumentError, match=refused):
             write_document(
                 path, TRAITS, provider, host="kvm-1", dry_run=dry_run
             )
@@ -213,6 +201,15 @@ def test_a_second_entry_for_the_provider_is_refused_and_no_file_is_written(
         ("fleet.yaml", "hosts: {kvm-1: {}}", ""),
         ("list.yaml", "[1, 2]", ""),
         ("list.yaml", "providers: [1, {identification: 7}]", ""),
+    ],
+    ids=[
+        "another host",
+        "not *.yaml",
+        "a UUID",
+        "no YAML",
+        "a fleet",
+        "a list",
+        "odd providers",
     ],
 )
 def test_what_is_no_second_entry_for_certain_does_not_keep_the_file_from_being_written(
@@ -260,7 +257,8 @@ def test_file_not_written_by_os_prefilter_is_not_replaced(
 def test_failed_write_leaves_the_old_file_and_no_temporary_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full, or the writer is killed, at each step of the write:
+    """The disk is full, or the writer is killed, at each step of the write.
+
     nova-compute reads what ends in .yaml.
     """
     write_document(path, TRAITS)
@@ -277,10 +275,8 @@ def test_failed_write_leaves_the_old_file_and_no_temporary_file(
         ):
             patch.setattr(target, name, full)
             write_document(path, {XEN: True})
-        assert (
-            path.read_text(),
-            [each.name for each in path.parent.iterdir()],
-        ) == (old, [path.name])
+        assert path.read_text() == old
+        assert list(path.parent.iterdir()) == [path]
 
 
 def test_invalid_trait_name_is_refused_and_no_file_is_written(
@@ -304,7 +300,6 @@ def test_a_file_of_ours_that_was_edited_beyond_use_is_written_again(
 ) -> None:
     write_document(path, TRAITS)
     path.write_text(path.read_text().splitlines(keepends=True)[0] + edited)
-    assert TraitChange(COMPUTE_NODE, HPET, "add") in write_document(
-        path, TRAITS
-    )
+    changes = write_document(path, TRAITS)
+    assert TraitChange(COMPUTE_NODE, HPET, "add") in changes
     assert write_document(path, TRAITS) == []

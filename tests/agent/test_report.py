@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``capabilities report``: a real Placement behind a real port, or a file, and
-as a service with real signals.
-"""
+"""``capabilities report`` to a real Placement or a file, and as a service."""
 
 import os
 import signal
@@ -50,7 +48,7 @@ FAKE = ("capabilities", "report", "--driver", "fake")
 # What Nova's fake driver does not report by itself and the filters may
 # require, and the markers and the note of that.
 _ABILITIES = ("CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM")
-BESIDE = {
+BY_REPORTS = {
     *_ABILITIES,
     *names_noting(_ABILITIES),
     *names_with(REPORTED, wanted_by() - {NOT_CONFIGURED}),
@@ -70,10 +68,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 @pytest.fixture
 def aware(server: Served) -> Served:
-    """Return the server with what schedulers want, and every trait that a
-    report creates.
+    """Return the server with what schedulers want.
+
+    It also has each trait that a report creates.
     """
-    server.placement.know({*names_with(WANTED, wanted_by()), *BESIDE})
+    server.placement.know({*names_with(WANTED, wanted_by()), *BY_REPORTS})
     return server
 
 
@@ -88,15 +87,13 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
     expected = [
         {"Provider": HOST, "Trait": trait, "Change": "add"}
-        for trait in sorted({*BESIDE, "OWNER_NOVA"})
+        for trait in sorted({*BY_REPORTS, "OWNER_NOVA"})
     ]
     before = everything(aware.placement)
-    assert (
-        json_of(capsys, *report, "--dry-run"),
-        everything(aware.placement),
-    ) == (expected, before)
+    assert json_of(capsys, *report, "--dry-run") == expected
+    assert everything(aware.placement) == before
     assert json_of(capsys, *report) == expected
-    assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
+    assert traits_of(aware.placement) == {*OLD, *BY_REPORTS, "OWNER_NOVA"}
     aware.sent.clear()
     assert json_of(capsys, *report) == []
     assert not [each for each in aware.sent if not each.startswith("GET ")]
@@ -110,8 +107,9 @@ def test_report_that_is_made_once_looks_twice_at_a_new_provider_below_the_host(
     capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has no second round, in which the agent sees whether another service
-    has come with its trait.
+    """It has no second round, as the agent has.
+
+    There the agent sees whether another service has come with its trait.
     """
     pauses: list[float] = []
 
@@ -125,31 +123,18 @@ def test_report_that_is_made_once_looks_twice_at_a_new_provider_below_the_host(
         "os_prefilter_agent.cli.capabilities.time",
         SimpleNamespace(sleep=pause),
     )
-    request, url = (
-        aware.placement.client.request,
-        f"/resource_providers/{provider_uuid('gpu')}",
-    )
-    request(
-        "POST",
-        "/resource_providers",
-        {
-            "name": "gpu",
-            "uuid": provider_uuid("gpu"),
-            "parent_provider_uuid": UUID,
-        },
-    )
-    inventories = {"VGPU": {"total": 4}}
-    request(
-        "PUT",
-        f"{url}/inventories",
-        {"resource_provider_generation": 0, "inventories": inventories},
-    )
+    request = aware.placement.client.request
+    uuid = provider_uuid("gpu")
+    gpu = {"name": "gpu", "uuid": uuid, "parent_provider_uuid": UUID}
+    request("POST", "/resource_providers", gpu)
+    inventories = {
+        "resource_provider_generation": 0,
+        "inventories": {"VGPU": {"total": 4}},
+    }
+    request("PUT", f"/resource_providers/{uuid}/inventories", inventories)
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    assert {
-        "Provider": "gpu",
-        "Trait": "OWNER_NOVA",
-        "Change": "add",
-    } in json_of(capsys, *report, "--dry-run")
+    added = {"Provider": "gpu", "Trait": "OWNER_NOVA", "Change": "add"}
+    assert added in json_of(capsys, *report, "--dry-run")
     assert pauses == []
     json_of(capsys, *report)
     assert pauses == [SECOND_LOOK]
@@ -165,22 +150,20 @@ def test_owner_trait_is_read_from_the_config_file(
     with Path(conf).open("a", encoding="utf-8") as file:
         file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
     rows = json_of(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
-    assert {
-        "Provider": HOST,
-        "Trait": "CUSTOM_OWNER_ZUN",
-        "Change": "add",
-    } in rows
+    added = {"Provider": HOST, "Trait": "CUSTOM_OWNER_ZUN", "Change": "add"}
+    assert added in rows
     assert "OWNER_NOVA" not in traits_of(aware.placement)
 
 
 def test_provider_config_is_written_with_what_placement_says_is_wanted(
     aware: Served, conf: str, capsys: Capture, tmp_path: Path
 ) -> None:
-    path, before = tmp_path / "os-prefilter.yaml", everything(aware.placement)
+    path = tmp_path / "os-prefilter.yaml"
+    before = everything(aware.placement)
     report = (*FAKE, "--nova-conf", conf, "--provider-config", str(path))
     expected = [
         {"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"}
-        for trait in sorted(BESIDE)
+        for trait in sorted(BY_REPORTS)
     ]
     assert json_of(capsys, *report, "--dry-run") == expected
     assert not path.exists()
@@ -188,12 +171,10 @@ def test_provider_config_is_written_with_what_placement_says_is_wanted(
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     assert provider == {
         "identification": {"uuid": "$COMPUTE_NODE"},
-        "traits": {"additional": sorted(BESIDE)},
+        "traits": {"additional": sorted(BY_REPORTS)},
     }
-    assert (json_of(capsys, *report), everything(aware.placement)) == (
-        [],
-        before,
-    )
+    assert json_of(capsys, *report) == []
+    assert everything(aware.placement) == before
 
 
 _WRONG = [
@@ -228,10 +209,9 @@ _WRONG = [
         "--nova-conf {conf} --config-file x",
         "--config-file: it configures the log of --watch. Leave it out.",
     ),
-    *(
-        (f"--watch={text}", "is not a whole number of seconds of at least 1")
-        for text in ("0.99", "nan", "")
-    ),
+    ("--watch=0.99", "is not a whole number of seconds of at least 1"),
+    ("--watch=nan", "is not a whole number of seconds of at least 1"),
+    ("--watch=", "is not a whole number of seconds of at least 1"),
     ("--remove --provider-config x", "not allowed with argument"),
     (
         "--watch 5 --capabilities x",
@@ -240,7 +220,9 @@ _WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("argv", "message"), _WRONG)
+@pytest.mark.parametrize(
+    ("argv", "message"), _WRONG, ids=[argv for argv, _ in _WRONG]
+)
 def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     conf: str, capsys: Capture, tmp_path: Path, argv: str, message: str
 ) -> None:
@@ -260,12 +242,9 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
 def test_missing_package_error_names_the_extras_to_install(
     conf: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [
-        name
-        for name in sys.modules
-        if name.startswith("os_prefilter.adapters.placement.")
-    ]:
-        monkeypatch.delitem(sys.modules, name)
+    for name in list(sys.modules):
+        if name.startswith("os_prefilter.adapters.placement."):
+            monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "keystoneauth1", None)
     assert main([*FAKE, "--nova-conf", conf, "--provider", HOST]) == 1
     out, err = capsys.readouterr()
@@ -276,9 +255,9 @@ def test_missing_package_error_names_the_extras_to_install(
     )
 
 
-# The command as it is, but for libvirt: its version is what a file says, and
-# it is down while there is none.
 class Libvirt:
+    """A libvirt whose version a file has; it is down without the file."""
+
     path = Path()
 
     def __init__(self, _uri: str, _settings: object) -> None:
@@ -295,23 +274,18 @@ class Libvirt:
             ) from error
 
     def facts(self, _emulated: object = None) -> FakeFacts:
-        modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[
-            self.identity()
-        ]
-        return FakeFacts(
-            host=HOST,
-            can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes},
-        )
+        modes = {"old": ["hvm"], "new": ["hvm", "xen"]}[self.identity()]
+        can = {
+            "hypervisor_type": frozenset(["fake"]),
+            "vm_mode": frozenset(modes),
+        }
+        return FakeFacts(host=HOST, can=can)
 
 
 SERVICE = """
 import sys
 from os_prefilter.adapters.libvirt import host
 from os_prefilter_tools.cli.main import main
-from os_prefilter_tools.fleet.model import provider_uuid
-from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
-from os_prefilter.common.errors import ProbeFailed
-from os_prefilter_agent.agent import LOG, Watch
 from tests.agent.test_report import Libvirt
 host.LibvirtHost = Libvirt
 Libvirt.path = Libvirt.path / sys.argv[1]
@@ -322,19 +296,19 @@ sys.exit(main(sys.argv[2:]))
 def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_ends_on_sigterm(
     aware: Served, conf: str, tmp_path: Path
 ) -> None:
-    """Logrotate and ``systemctl reload`` send SIGHUP. A wrong configuration
-    leaves the one of before.
+    """Logrotate and ``systemctl reload`` send SIGHUP.
+
+    A wrong configuration leaves the one of before.
     """
-    path, log, configuration = (
-        Path(conf),
-        tmp_path / "agent.log",
-        tmp_path / "agent.conf",
-    )
+    path = Path(conf)
+    log = tmp_path / "agent.log"
+    configuration = tmp_path / "agent.conf"
     configuration.write_text(
         f"[DEFAULT]\nlog_file = {log}\nuse_stderr = false\n"
     )
     (tmp_path / "libvirt").write_text("old")
-    text, number = path.read_text(), 0
+    text = path.read_text()
+    number = 0
     argv = [
         "--watch",
         "1",
@@ -383,10 +357,8 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
             " effect. " in warning
         )
         # oslo.log appends the exception that is being handled to a warning.
-        assert (warning.count("owner_trait"), everything(aware.placement)) == (
-            1,
-            before,
-        )
+        assert warning.count("owner_trait") == 1
+        assert everything(aware.placement) == before
         path.write_text(f"{text}[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
         process.send_signal(signal.SIGHUP)
         assert line().endswith(
@@ -394,17 +366,12 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
             " by it."
         )
         # What schedulers want is read each time.
-        aware.placement.know(
-            names_with(
-                WANTED, [marker_key(("CUSTOM_COMPUTE_USB_REDIRECTION",))]
-            )
-        )
+        key = marker_key(("CUSTOM_COMPUTE_USB_REDIRECTION",))
+        aware.placement.know(names_with(WANTED, [key]))
         assert "added CUSTOM_PREFILTER_REPORTED_" in line()
         process.send_signal(signal.SIGTERM)
-        assert (process.communicate(timeout=60), process.returncode) == (
-            ("", ""),
-            0,
-        )
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == 0
 
 
 def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(

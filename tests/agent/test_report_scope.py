@@ -116,8 +116,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the command for a host with KVM, the machine types pc and q35,
-    and no QEMU of another architecture.
+    """Return the command for a host with KVM and the types pc and q35.
+
+    It has no QEMU of another architecture.
     """
     monkeypatch.chdir(tmp_path)
     files = {
@@ -137,24 +138,20 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    documents = "--capabilities capabilities.xml " + " ".join(
-        f"--domain-capabilities {name}.xml" for name in ("pc", "q35", "i686")
+    command = (
+        "capabilities report --capabilities capabilities.xml"
+        " --domain-capabilities pc.xml --domain-capabilities q35.xml"
+        " --domain-capabilities i686.xml"
+        " --libvirt-version 10.4.0 --qemu-version 8.2.0"
     )
-    return [
-        "capabilities",
-        "report",
-        *documents.split(),
-        "--libvirt-version",
-        "10.4.0",
-        "--qemu-version",
-        "8.2.0",
-    ]
+    return command.split()
 
 
 @pytest.fixture
 def report(server: Served, host: list[str], tmp_path: Path) -> Report:
-    """Return a function: the host's traits after a report of what is wanted,
-    without others', markers and the note.
+    """Return a function that reports what is wanted.
+
+    It returns the host's traits without others', markers and the note.
     """
     conf = tmp_path / "nova.conf"
     # For its graphics.
@@ -162,15 +159,12 @@ def report(server: Served, host: list[str], tmp_path: Path) -> Report:
 
     def run(wanted: frozenset[str], *argv: str) -> frozenset[str]:
         client = server.placement.client
-        for name in (
-            name for name in client.custom_traits() if name.startswith(WANTED)
-        ):
-            client.delete_trait(name)
+        for name in client.custom_traits():
+            if name.startswith(WANTED):
+                client.delete_trait(name)
         server.placement.know(names_with(WANTED, wanted))
-        assert (
-            main([*host, "--nova-conf", str(conf), "--provider", HOST, *argv])
-            == 0
-        )
+        where = ("--nova-conf", str(conf), "--provider", HOST)
+        assert main([*host, *where, *argv]) == 0
         traits = traits_of(server.placement)
         assert traits >= OTHERS
         return frozenset(
@@ -207,26 +201,20 @@ def test_plain_kvm_host_gets_only_the_wanted_traits_that_it_has(
     server: Served,
     report: Report,
 ) -> None:
-    """With the report markers; ``OWNER_NOVA`` is Nova's own. No other name is
-    created.
+    """With the report markers; ``OWNER_NOVA`` is Nova's own.
+
+    No other name is created.
     """
     before = server.placement.client.traits()
-    assert (
-        report(wanted),
-        keys_in(REPORTED, traits_of(server.placement)),
-    ) == (expected, wanted - {NOT_CONFIGURED})
+    assert report(wanted) == expected
     traits = traits_of(server.placement)
+    assert keys_in(REPORTED, traits) == wanted - {NOT_CONFIGURED}
     assert noted_among(traits) == expected
     found = [trait for trait in traits if trait.startswith(ON_PROVIDERS)]
     assert len(found) <= markers + 1
-    created = (
-        server.placement.client.traits()
-        - before
-        - set(names_with(WANTED, wanted))
-    )
-    assert created == {
-        trait for trait in expected if trait.startswith("CUSTOM_")
-    }.union(found)
+    created = server.placement.client.traits() - before
+    custom = {trait for trait in expected if trait.startswith("CUSTOM_")}
+    assert created - set(names_with(WANTED, wanted)) == custom.union(found)
 
 
 def test_removal_takes_what_reports_have_set_and_leaves_standard_traits_and_names(
@@ -235,40 +223,38 @@ def test_removal_takes_what_reports_have_set_and_leaves_standard_traits_and_name
     report(EVERY_PATTERN)
     names = server.placement.client.traits()
     assert report(RECOMMENDED, "--remove") == STANDARD
-    assert not [
-        trait
-        for trait in traits_of(server.placement)
-        if trait.startswith(ON_PROVIDERS)
-    ]
+    for trait in traits_of(server.placement):
+        assert not trait.startswith(ON_PROVIDERS)
     # Other hosts, flavors and schedulers may use them.
-    assert {
-        name for name in names if not name.startswith(WANTED)
-    } <= server.placement.client.traits()
+    others = {name for name in names if not name.startswith(WANTED)}
+    assert others <= server.placement.client.traits()
 
 
-@pytest.mark.parametrize("way", [(), ("--alone",)])
+@pytest.mark.parametrize(
+    "mode", [(), ("--alone",)], ids=["with nova-compute", "alone"]
+)
 def test_traits_that_an_operator_set_survive_each_report(
-    way: tuple[str, ...], server: Served, report: Report
+    mode: tuple[str, ...], server: Served, report: Report
 ) -> None:
-    """A flavor may require them, wanted by schedulers or not:
-    trait:COMPUTE_FIRMWARE_UEFI=required.
+    """A flavor may require them, wanted by schedulers or not.
+
+    trait:COMPUTE_FIRMWARE_UEFI=required does.
     """
     by_hand = {*STANDARD, "CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"}
     server.placement.know(by_hand)
     put_traits(server.placement, lambda traits: traits.update(by_hand))
     for wanted in (BARE, BARE, frozenset[str]()):
-        assert report(wanted, *way) >= by_hand | OF_THE_FILTERS
-    # An agent that is alone takes back all that it has reported, whoever set
-    # it before.
-    assert way or report(BARE, "--remove") == by_hand
+        assert report(wanted, *mode) >= by_hand | OF_THE_FILTERS
+    # An agent that is alone removes all that it has reported, whatever set it
+    # before.
+    if not mode:
+        assert report(BARE, "--remove") == by_hand
 
 
 def test_provider_config_has_what_placement_says_is_wanted_and_needs_a_nova_conf(
     report: Report, host: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    """It takes no standard traits: what the host has of these is not said to
-    be reported.
-    """
+    """It takes no standard traits: those of the host are not reported."""
     path = tmp_path / "os-prefilter.yaml"
     assert report(EVERY_PATTERN, "--provider-config", str(path)) == frozenset()
     (provider,) = yaml.safe_load(path.read_text())["providers"]

@@ -90,11 +90,11 @@ class ShowCapabilities(Listing):
             f"{counts[answer]} {answer}"
             for answer in ("yes", "no", "not owned")
         )
-        self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
+        self.print_line(f"{facts.host}, reporter {facts.driver}: {summary}.")
         for assumed in asked.assumptions(facts):
-            self.tell(assumed, warning=True)
+            self.print_line(assumed, warning=True)
         for line in builder_of(facts):
-            self.tell(line)
+            self.print_line(line)
         return COLUMNS, lines
 
 
@@ -251,7 +251,7 @@ class ReportCapabilities(Listing):
             self.context, assume=False, emulated=emulated
         )
         for line in builder_of(facts):
-            self.tell(line)
+            self.print_line(line)
         if not probes:
             placement.read_wanted()
         if asked.provider_config:
@@ -263,9 +263,9 @@ class ReportCapabilities(Listing):
     ) -> None:
         made = [each for each in changes if each.change != "keep"]
         done = "to make" if dry_run else "made"
-        self.tell(f"{pluralize(len(made), 'change')} {done}.")
+        self.print_line(f"{pluralize(len(made), 'change')} {done}.")
         if len(made) < len(changes):
-            self.tell(
+            self.print_line(
                 "A kept trait should not be there, but os-prefilter did not"
                 " set it.",
                 warning=True,

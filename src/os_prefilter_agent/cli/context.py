@@ -139,9 +139,9 @@ class Context:
         """Print the notes that have not been printed yet."""
         notes, self.notes = self.notes, []
         for text, warning in notes:
-            self.tell(text, warning=warning)
+            self.print_line(text, warning=warning)
 
-    def tell(self, text: str, *, warning: bool = False) -> None:
+    def print_line(self, text: str, *, warning: bool = False) -> None:
         """Print a line on the standard error; with ``-q`` only a warning."""
         self.write_notes()
         if warning or not self._is_quiet:
@@ -243,9 +243,9 @@ class CloudCommand(Command):
                 help=f"{text}; default: OS_CLOUD",
             )
 
-    def tell(self, text: str, *, warning: bool = False) -> None:
+    def print_line(self, text: str, *, warning: bool = False) -> None:
         """Print a line on the standard error; with ``-q`` only a warning."""
-        self.context.tell(text, warning=warning)
+        self.context.print_line(text, warning=warning)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run the command in a new context, within its time."""

@@ -211,7 +211,7 @@ class AuditFilters(Listing):
                 private=True,
             )
         for line, warning in lines:
-            self.tell(str(line), warning=warning)
+            self.print_line(str(line), warning=warning)
 
 
 def _names_of(service: Service) -> list[str]:

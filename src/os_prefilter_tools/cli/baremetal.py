@@ -65,7 +65,9 @@ class ShowSteps(Listing):
         asked.check_node(self.context)
         facts = asked.node_facts(self.context)
         steps = deploy_steps(guest_settings(spec, facts), facts)
-        self.tell(f"{facts.host}: {pluralize(len(steps), 'deploy step')}.")
+        self.print_line(
+            f"{facts.host}: {pluralize(len(steps), 'deploy step')}."
+        )
         columns = (
             "interface",
             "step",
@@ -152,7 +154,7 @@ class ReconfigureNode(Listing):
             lambda query: bool(self.context.placement.providers(query)),
         )
         if facts.bios_may_differ and plan.settings:
-            self.tell(
+            self.print_line(
                 f"{facts.host}: Ironic's last operation on the node ended with"
                 " an error (last_error), so the machine may have other BIOS"
                 " settings than Ironic shows: the steps set all of the new"
@@ -179,7 +181,7 @@ class ReconfigureNode(Listing):
         result = "Done" if parsed_args.apply else "Nothing was changed"
         if not plan.steps:
             result = "Nothing is left to do"
-        self.tell(f"{facts.host}: {result}.")
+        self.print_line(f"{facts.host}: {result}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
 
     def _tell_nova(
@@ -203,12 +205,12 @@ class ReconfigureNode(Listing):
                 "POST", f"/servers/{server}/metadata", body
             )
         except CloudError as error:
-            self.tell(
+            self.print_line(
                 f"{server}: Nova does not show the change. {error}",
                 warning=True,
             )
         else:
-            self.tell(
+            self.print_line(
                 f"{server}: Nova shows the old flavor, and in the metadata of"
                 " the server what the node has."
             )

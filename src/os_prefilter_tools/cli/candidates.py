@@ -34,18 +34,18 @@ class ShowCandidates(RequestListing):
             found = backend.ask(query_of(spec), decision)
         hosts = found.candidates.hosts
         self.exit_code = 0 if hosts else NO_HOST
-        self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
+        self.print_line(f"GET /allocation_candidates?{unquote(found.query)}")
         for note in found.notes:
-            self.tell(escape_line(note), warning=True)
+            self.print_line(escape_line(note), warning=True)
         count = found.candidates.count
         if backend.fleet and count == MOST_CANDIDATES:
             text = (
                 f"Placement was asked for {count} allocation candidates, some"
                 " of each host: there are more."
             )
-            self.tell(text, warning=True)
+            self.print_line(text, warning=True)
         if found.created:
-            self.tell(
+            self.print_line(
                 f"No host of the fleet has {', '.join(found.created)}; created"
                 " for the query.",
                 warning=True,
@@ -55,14 +55,14 @@ class ShowCandidates(RequestListing):
                 f"No host has {', '.join(found.unknown)}, which Placement does"
                 " not know; it was not asked."
             )
-            self.tell(text, warning=True)
+            self.print_line(text, warning=True)
         if backend.fleet:
-            self.tell(
+            self.print_line(
                 f"{len(hosts)} of {len(backend.fleet.instance_hosts)} hosts"
                 " remain."
             )
         else:
-            self.tell(f"Hosts of the cloud that remain: {len(hosts)}.")
+            self.print_line(f"Hosts of the cloud that remain: {len(hosts)}.")
         return ("Host", "Providers"), [
             (host, ", ".join(found.candidates.providers[host]))
             for host in hosts

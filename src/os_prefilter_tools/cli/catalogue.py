@@ -44,7 +44,7 @@ class VocabularyList(Listing):
         parsed_args: argparse.Namespace,  # noqa: ARG002
     ) -> tuple[tuple[str, ...], list[Any]]:
         lines = [*vocabulary(), *without_rows()]
-        self.tell(
+        self.print_line(
             f"Vocabulary: {len(lines)} lines, of os-prefilter"
             f" {version('os-prefilter')} and installed plugins."
         )
@@ -66,7 +66,7 @@ class FilterList(Listing):
             (name, _summary(name), target)
             for name, target in installed_filters().items()
         ]
-        self.tell(
+        self.print_line(
             f"Filters: {len(rows)}, of the packages installed in"
             f" {escape_line(sys.prefix)}."
         )

@@ -68,7 +68,7 @@ class Decisions(Listing):
             f" latest {len(latest)} shown"
         )
         is_cut = len(latest) < self._matching
-        self.tell(
+        self.print_line(
             f"{text}; a higher --limit shows more." if is_cut else f"{text}.",
             warning=is_cut,
         )
@@ -96,7 +96,7 @@ class Decisions(Listing):
     ) -> Iterator[tuple[str, int, LoggedDecision]]:
         """Yield the selected decisions, and warn of damaged lines."""
         for each in decisions_in(
-            arguments.paths, partial(self.tell, warning=True)
+            arguments.paths, partial(self.print_line, warning=True)
         ):
             self._read += 1
             if (

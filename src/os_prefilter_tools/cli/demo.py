@@ -78,7 +78,7 @@ class Demo(Listing):
         if not _is_plain_table(parsed_args):
             filters = ", ".join(each.name for each in backend.service.filters)
             where = self._where[0].upper() + self._where[1:]
-            self.tell(f"{where}; filters: {filters or 'none'}.")
+            self.print_line(f"{where}; filters: {filters or 'none'}.")
         return _COLUMNS, [_row(result) for result in self._results]
 
     def produce_output(

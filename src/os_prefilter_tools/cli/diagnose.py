@@ -109,7 +109,7 @@ class DiagnoseRequest(RequestListing):
                 "--history", "it needs the server. Give --server ID."
             )
         decisions = decisions_in(
-            arguments.history, partial(self.tell, warning=True)
+            arguments.history, partial(self.print_line, warning=True)
         )
         found = [
             each
@@ -117,7 +117,7 @@ class DiagnoseRequest(RequestListing):
             if each.server == arguments.server.lower()
         ]
         if arguments.history and not found:
-            self.tell(
+            self.print_line(
                 "No decision about this server is in the history.",
                 warning=True,
             )

@@ -25,5 +25,5 @@ class ExplainRequest(RequestListing):
         service = asked.service(asked.reported(self.context), self.context)
         lines = explain(spec, service)
         if not lines:
-            self.tell("Nothing is required of a host.")
+            self.print_line("Nothing is required of a host.")
         return ("Trait", "Rule", "On", "By", "Because of"), list(lines)

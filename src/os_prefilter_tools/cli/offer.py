@@ -136,7 +136,7 @@ class PublishOffer(Listing):
                 write_metadefs(self.context.connection, changes)
         rows = [row for each in changes for row in _rows(each)]
         if not rows:
-            self.tell(
+            self.print_line(
                 "Nothing was changed."
                 if not found.hosts
                 else "Nothing is left to do."
@@ -147,7 +147,7 @@ class PublishOffer(Listing):
                 if parsed_args.apply
                 else "planned; nothing was written without --apply"
             )
-            self.tell(f"{pluralize(len(rows), 'change')} {written}.")
+            self.print_line(f"{pluralize(len(rows), 'change')} {written}.")
         return ("Namespace", "Property", "Change", "Before", "After"), rows
 
 
@@ -159,13 +159,13 @@ def _tell_about(command: CloudCommand, found: Offer) -> int:
             "Values that they would require are not checked; 'os-prefilter"
             " readiness' shows the compute nodes."
         )
-        command.tell(
+        command.print_line(
             f"Filters that wait for compute nodes to report: {names}."
             f" {advice}",
             warning=True,
         )
     if not found.hosts:
-        command.tell(
+        command.print_line(
             "No host is an enabled compute node: one with COMPUTE_NODE that is"
             " not disabled.",
             warning=True,

@@ -83,15 +83,17 @@ class ShowReadiness(Listing):
             for each in service.filters
             if each.name not in with_lines
         ]
-        self.tell(f"{len(lines) - deferred} enforced, {deferred} deferred.")
+        self.print_line(
+            f"{len(lines) - deferred} enforced, {deferred} deferred."
+        )
         if deferred and not any(line.unreported for line in lines):
-            self.tell(
+            self.print_line(
                 "There is no compute node: no host has the trait"
                 " COMPUTE_NODE.",
                 warning=True,
             )
         if others:
-            self.tell(
+            self.print_line(
                 "These filters need no capability reports:"
                 f" {escape_line(', '.join(others))}."
             )
@@ -143,11 +145,11 @@ class ShowReadiness(Listing):
                 else "In Placement, and not wanted by this section"
             )
             advice = "" if forget else " --forget-unwanted removes them."
-            self.tell(
+            self.print_line(
                 f"{what}: {join_first_names(names, _MOST_NAMES)}.{advice}"
             )
         if rows:
-            self.tell(
+            self.print_line(
                 f"Rows that agents stop reporting{'' if forget else ' then'}:"
                 f" {', '.join(rows)}."
             )

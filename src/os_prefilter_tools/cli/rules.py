@@ -52,11 +52,13 @@ class CheckRules(Listing):
         if read.errors:
             raise PrefilterError("\n".join(map(str, read.problems)))
         for problem in read.problems:
-            self.tell(str(problem), warning=True)
+            self.print_line(str(problem), warning=True)
         rules = read.rules.rules
-        self.tell(f"Rules: {len(rules)} in {escape_line(', '.join(paths))}.")
+        self.print_line(
+            f"Rules: {len(rules)} in {escape_line(', '.join(paths))}."
+        )
         if not rules:
-            self.tell("The files have no rules.", warning=True)
+            self.print_line("The files have no rules.", warning=True)
         columns = (
             "Rule",
             "When",

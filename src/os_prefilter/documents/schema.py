@@ -101,12 +101,10 @@ def mapping(
 
 
 def _describe(error: Any, root: str) -> Iterator[Mistake]:
-    keyword, value, schema, path = (
-        error.validator,
-        error.instance,
-        error.schema,
-        tuple(error.absolute_path),
-    )
+    keyword = error.validator
+    value = error.instance
+    schema = error.schema
+    path = tuple(error.absolute_path)
     name = format_path(path) or root
     if keyword == "additionalProperties":
         known = list(schema["properties"])

@@ -55,7 +55,8 @@ class Document:
         The first line is 1. A path that leads nowhere has the line of the last
         place on the way.
         """
-        line, node = 1, self._root
+        line = 1
+        node = self._root
         if node:
             line = int(node.start_mark.line) + 1
         for step in path:
@@ -73,7 +74,8 @@ class Document:
                 pairs = []
             if not pairs:
                 return line
-            line, node = int(pairs[0][0].start_mark.line) + 1, pairs[0][1]
+            line = int(pairs[0][0].start_mark.line) + 1
+            node = pairs[0][1]
         return line
 
 
@@ -139,7 +141,8 @@ def _check_shape(text: str) -> None:
 
     So before anything recurses or is built.
     """
-    depth, values = 0, 0
+    depth = 0
+    values = 0
     values_by_anchor: dict[str, int] = {}
     # The anchored collections that are open, each with its depth and the
     # values before it.

@@ -214,7 +214,8 @@ def _on_unsuffixed(
     ]
     if _names_owner(group, options):
         owned = []
-    result, obstacle = NOTHING, ""
+    result = NOTHING
+    obstacle = ""
     if owned and unsuffixed_group_uses_host(request):
         on_root = request.root_required | (
             {trait} if options.owns_hosts else set()

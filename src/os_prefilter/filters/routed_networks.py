@@ -123,7 +123,8 @@ def routed_networks(request: Request, *, networks: Any) -> Requirements:
     requested = request.networks
     if not requested:
         return NOTHING
-    known, result = RoutedNetworks.of(networks), NOTHING
+    known = RoutedNetworks.of(networks)
+    result = NOTHING
     for each in requested:
         result += _of_network(each, known)
     return result
@@ -131,10 +132,8 @@ def routed_networks(request: Request, *, networks: Any) -> Requirements:
 
 def _of_network(each: NetworkRequest, known: RoutedNetworks) -> Requirements:
     if each.subnet_id:
-        what, segments = (
-            f"subnet {quote(each.subnet_id)}",
-            [known.subnets.get(each.subnet_id)],
-        )
+        what = f"subnet {quote(each.subnet_id)}"
+        segments = [known.subnets.get(each.subnet_id)]
     elif each.network_id:
         what = f"network {quote(each.network_id)}"
         segments = list(known.networks.get(each.network_id, {}).values())

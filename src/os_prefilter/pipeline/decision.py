@@ -194,7 +194,8 @@ class DecisionBuilder:
             ),
             self.draft,
         )
-        self.pending, self._own_groups = [], []
+        self.pending = []
+        self._own_groups = []
         return self.draft
 
     def reload_request(self) -> None:

@@ -42,7 +42,8 @@ def run(
     # It may look at what the filters before it required.
     draft = builder.flush_to_draft()
     before = Request(draft)
-    traits, aggregates = _traits(before), _aggregates(before)
+    traits = _traits(before)
+    aggregates = _aggregates(before)
     try:
         result = function(builder.context, draft)
     except Exception as error:
@@ -64,10 +65,8 @@ def run(
             " are keyword-only parameters"
         )
     builder.reload_request()
-    traits_now, aggregates_now = (
-        _traits(builder.request),
-        _aggregates(builder.request),
-    )
+    traits_now = _traits(builder.request)
+    aggregates_now = _aggregates(builder.request)
     requirements = [
         Requirement(trait_named(trait), required, scope, _SOURCE)
         for scope, trait, required in sorted(traits_now - traits)

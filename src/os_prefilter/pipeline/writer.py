@@ -214,7 +214,8 @@ def write(new: Additions, request_spec: Any) -> None:
     if new.draft is not None:
         # Into the copy first: where that fails, the request spec is as it was.
         write(new._replace(draft=None), new.draft)
-        state, drafted = vars(request_spec), vars(new.draft)
+        state = vars(request_spec)
+        drafted = vars(new.draft)
         removed = state.keys() - drafted.keys()
         state.update(drafted)
         for name in removed:

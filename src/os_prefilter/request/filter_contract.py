@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 from os_prefilter.vocabulary.options import Options
 
-OPTIONS, REQUIRED_BEFORE = "options", "required_before"
+OPTIONS = "options"
+REQUIRED_BEFORE = "required_before"
 NEEDS = frozenset((OPTIONS, REQUIRED_BEFORE))
 """Needs that every pipeline provides; any other need is a fact."""
 

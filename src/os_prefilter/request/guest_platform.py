@@ -115,7 +115,8 @@ def guest_of(request: Request) -> Guest:
         and not family
         and platform not in machine_types.PLATFORM_ARCHITECTURES
     ):
-        family, family_source = machine_types.OTHER, source
+        family = machine_types.OTHER
+        family_source = source
     return Guest(
         architecture,
         source,

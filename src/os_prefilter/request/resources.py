@@ -248,7 +248,8 @@ def _cpus(
     for item in filter(None, (each.strip() for each in mask.split(","))):
         first, _, last = item.removeprefix("^").partition("-")
         try:
-            start, end = int(first), int(last) if _ else int(first)
+            start = int(first)
+            end = int(last) if _ else int(first)
         except ValueError:
             start, end = 0, -1
         listed += end - start + 1
@@ -260,7 +261,8 @@ def _cpus(
         (excluded if item.startswith("^") else included).update(
             range(start, end + 1)
         )
-    cpus, all_cpus = frozenset(included - excluded), frozenset(range(vcpus))
+    cpus = frozenset(included - excluded)
+    all_cpus = frozenset(range(vcpus))
     if (
         not cpus
         or not cpus <= all_cpus

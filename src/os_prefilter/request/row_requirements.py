@@ -219,7 +219,8 @@ def _meaning(
         and not options.emulates(value)
         and (platform_trait := trait_of_platform(value))
     ):
-        trait, opt_in = platform_trait, False
+        trait = platform_trait
+        opt_in = False
     trait = Trait(str(trait))
     # Exactly one is set below.
     requirement = preference = note = None
@@ -284,7 +285,8 @@ def _trait_for_guest(
     The plain trait speaks of guests of the host's own architecture, but for
     one of Nova's: that driver adds up what guests of any architecture have.
     """
-    term, architecture = row.values[value], guest.architecture
+    term = row.values[value]
+    architecture = guest.architecture
     apart = term.trait and QUALIFIED.get(
         (term.trait, reported_architecture(term.trait, architecture))
     )

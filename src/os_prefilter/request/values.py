@@ -169,7 +169,8 @@ def rows_of(request: Request, name: str) -> Sequence[Row]:
 
 @cached_per_request
 def _rows_by_filter(request: Request) -> Mapping[str, Sequence[Row]]:
-    index, rows = _index(), table()
+    index = _index()
+    rows = table()
     numbers = [*index.always]
     for names in (request.image_properties, request.extra_specs):
         # The intersection of two views goes through the smaller one: a tenant
@@ -321,15 +322,11 @@ def address_bits_of(request: Request) -> AddressBits:
 
     Nova takes those of either with a mode of either.
     """
-    place, value = (
-        "flavor extra spec hw:maxphysaddr_bits",
-        request.extra_spec("hw:maxphysaddr_bits") or None,
-    )
+    place = "flavor extra spec hw:maxphysaddr_bits"
+    value = request.extra_spec("hw:maxphysaddr_bits") or None
     if value is None:
-        place, value = (
-            "image property hw_maxphysaddr_bits",
-            request.image_property("hw_maxphysaddr_bits"),
-        )
+        place = "image property hw_maxphysaddr_bits"
+        value = request.image_property("hw_maxphysaddr_bits")
     # Nova's own images have numbers.
     return AddressBits(
         place,

@@ -82,10 +82,8 @@ def _problem_in(
             filter(others.__contains__, _OTHER_NAMES.get(name, ())), None
         ):
             start = problem if is_wrong else f"{what} has no field {name}"
-            problem, is_wrong = (
-                f"{start}; {quote(close)} may be meant for {name}",
-                True,
-            )
+            problem = f"{start}; {quote(close)} may be meant for {name}"
+            is_wrong = True
     return problem if is_wrong else ""
 
 
@@ -190,10 +188,8 @@ GROUP_FIELDS = (
     *_DESTINATION_FIELDS[:-1],
 )
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-_ALL_IMAGE_FIELDS, _ALL_FLAVOR_FIELDS = (
-    ("properties", *_IMAGE_FIELDS),
-    ("extra_specs", *_FLAVOR_FIELDS),
-)
+_ALL_IMAGE_FIELDS = ("properties", *_IMAGE_FIELDS)
+_ALL_FLAVOR_FIELDS = ("extra_specs", *_FLAVOR_FIELDS)
 _READ = (
     "flavor image is_bfv request_level_params requested_resources pci_requests"
     " requested_destination"
@@ -522,7 +518,8 @@ class Request:
             self._pci_requests and self.pci_request_ids
         ):
             return None
-        properties, extra_specs = self._properties, self.extra_specs
+        properties = self._properties
+        extra_specs = self.extra_specs
         # Nova keeps the traits of an image in a list of a class of its own.
         values = [
             tuple(each) if isinstance(each, list) else each
@@ -821,10 +818,8 @@ def _check_suffix(source: str, suffix: object) -> None:
 
 def _read_only_group(group: Any) -> RequestGroup:
     suffix = field_of(group, "requester_id")
-    required, forbidden = (
-        field_of(group, "required_traits", ()),
-        field_of(group, "forbidden_traits", ()),
-    )
+    required = field_of(group, "required_traits", ())
+    forbidden = field_of(group, "forbidden_traits", ())
     for trait in (*required, *forbidden):
         if not is_trait_name(trait):
             raise MalformedRequest(

@@ -106,7 +106,8 @@ def _problems(name: str, row: Row) -> Iterator[str]:
 def _wrong_values(row: Row) -> Iterator[str]:
     if not row.values:
         yield "it has no values"
-    spelling, default = row.spelling, row.depends_on and row.depends_on.default
+    spelling = row.spelling
+    default = row.depends_on and row.depends_on.default
     if spelling.ignores_case and any(
         value != value.lower() for value in row.values
     ):

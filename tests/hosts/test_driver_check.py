@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver's half: what is refused, what must be switched on, and by which
-of its names it was asked for.
-"""
+"""The late check and the guest settings of a driver."""
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
-from itertools import product
 
 import pytest
 from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import (
+    Decision,
     Destination,
     Flavor,
     Image,
@@ -49,7 +46,7 @@ from os_prefilter.vocabulary.config_templates import (
 from os_prefilter.vocabulary.model import Row
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory
-from tests.conftest import pipeline_of, spec_of
+from tests.conftest import ExtraSpecs, Properties, pipeline_of, spec_of
 from tests.support.every_trait import CUSTOM_TRAITS
 from tests.support.hosts import ARM, KVM, LXC, NOTHING, X86
 from tests.support.nova_objects import nova_spec
@@ -57,6 +54,7 @@ from tests.support.placements import provider
 
 _BOOLEANS = [row for row in ROWS if row.boolean and row.values["true"].trait]
 _NO_HPET = replace(LXC, host="container-1")
+Check = Callable[[RequestSpec, HostFacts], object]
 
 
 @pytest.mark.parametrize(
@@ -101,20 +99,30 @@ def test_hpet_required_by_property_or_trait_is_enabled_or_refused_by_the_host(
     assert len(refused.value.refusals) == 1
 
 
-def test_hpet_stays_off_unless_it_was_asked_for() -> None:
-    of_a_gpu = spec_of(
-        extra_specs={
-            "resources_gpu:VGPU": "1",
-            f"trait_gpu:{HPET}": "required",
-        }
-    )
-    for spec in (
+@pytest.mark.parametrize(
+    "spec",
+    [
         spec_of(),
         spec_of({"hw_time_hpet": "false"}),
         RequestSpec(Flavor(), None),
-        of_a_gpu,
-    ):
-        assert guest_settings(spec, KVM).value("time_hpet") in (None, "false")
+        spec_of(
+            extra_specs={
+                "resources_gpu:VGPU": "1",
+                f"trait_gpu:{HPET}": "required",
+            }
+        ),
+    ],
+    ids=["nothing", "off", "no image", "of a GPU"],
+)
+def test_hpet_stays_off_unless_it_is_requested(spec: RequestSpec) -> None:
+    assert guest_settings(spec, KVM).value("time_hpet") in (None, "false")
+
+
+def _firmware_for(row: Row) -> Properties:
+    """Return the properties without which a row means nothing."""
+    if row.depends_on and row.depends_on.row == "firmware_type":
+        return {"hw_firmware_type": "uefi"}
+    return {}
 
 
 @pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
@@ -123,16 +131,9 @@ def test_boolean_device_required_by_its_trait_is_enabled_or_refused_by_the_host(
 ) -> None:
     """The decision of 2018: the trait is the cue, and the driver fails where
     it cannot follow it.
-
-    Beside a property that disables the device it is a conflict.
     """
     required = {f"trait:{row.values['true'].trait}": "required"}
-    properties: dict[str, object] = (
-        {"hw_firmware_type": "uefi"}
-        if row.depends_on and row.depends_on.row == "firmware_type"
-        else {}
-    )
-    spec = spec_of(dict(properties), required)
+    spec = spec_of(_firmware_for(row), required)
     if unsupported(spec, KVM):
         # Nova 34 encrypts no ephemeral disk.
         assert row.name == "ephemeral_encryption"
@@ -140,21 +141,20 @@ def test_boolean_device_required_by_its_trait_is_enabled_or_refused_by_the_host(
         assert guest_settings(spec, KVM).value(row.name) == "true"
     with pytest.raises(UnsupportedByHost):
         guest_settings(spec, _NO_HPET)
-    in_a_group = {
-        f"trait1:{row.values['true'].trait}": "required",
-        "resources1:VCPU": "1",
-    }
-    for check, extra_specs in product(
-        (unsupported, guest_settings), (required, in_a_group)
-    ):
-        with pytest.raises(FlavorImageConflict):
-            check(
-                spec_of(
-                    {**properties, str(row.image_property): "false"},
-                    extra_specs,
-                ),
-                KVM,
-            )
+
+
+@pytest.mark.parametrize("check", [unsupported, guest_settings])
+@pytest.mark.parametrize("group", ["", "1"], ids=["unsuffixed", "group"])
+@pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
+def test_trait_of_a_boolean_device_that_a_property_disables_is_a_conflict(
+    row: Row, group: str, check: Check
+) -> None:
+    extra_specs = {f"trait{group}:{row.values['true'].trait}": "required"}
+    if group:
+        extra_specs["resources1:VCPU"] = "1"
+    properties = {**_firmware_for(row), str(row.image_property): "false"}
+    with pytest.raises(FlavorImageConflict):
+        check(spec_of(properties, extra_specs), KVM)
 
 
 def test_guest_settings_list_hpet_first_and_then_the_other_requested_devices() -> (
@@ -176,10 +176,8 @@ def test_guest_settings_list_hpet_first_and_then_the_other_requested_devices() -
         ("disk_bus", "sata"),
         ("machine_type", "q35"),
     ]
-    assert (settings.machine, settings.architecture) == (
-        "pc-q35-7.2",
-        "x86_64",
-    )
+    assert settings.machine == "pc-q35-7.2"
+    assert settings.architecture == "x86_64"
 
 
 @pytest.mark.parametrize(
@@ -188,11 +186,12 @@ def test_guest_settings_list_hpet_first_and_then_the_other_requested_devices() -
 def test_unknown_value_is_refused_in_one_short_printable_line(
     value: object,
 ) -> None:
-    (found,) = unsupported(spec_of({"hw_disk_bus": value}), KVM)
+    spec = spec_of({"hw_disk_bus": value})
+    (found,) = unsupported(spec, KVM)
     assert str(found).isprintable()
     assert len(str(found)) < 200
     with pytest.raises(UnsupportedByHost) as refused:
-        guest_settings(spec_of({"hw_disk_bus": value}), KVM)
+        guest_settings(spec, KVM)
     assert str(refused.value).isprintable()
 
 
@@ -217,41 +216,43 @@ def test_late_check_covers_capability_traits_of_the_host_and_ignores_other_trait
             )
         ],
     )
-    assert [
-        str(item).partition(": possible on kvm hosts: ")[0]
-        for item in unsupported(spec, KVM)
-    ] == [
-        "flavor extra spec trait:COMPUTE_NET_VIF_MODEL_SRIOV=required",
-        (
-            "flavor extra spec trait1:HW_ARCH_X86_64=forbidden: the host has"
-            " HW_ARCH_X86_64"
-        ),
-    ]
+    sriov, architecture = unsupported(spec, KVM)
+    assert str(sriov).startswith(
+        "flavor extra spec trait:COMPUTE_NET_VIF_MODEL_SRIOV=required: possible"
+        " on kvm hosts: "
+    )
+    assert str(architecture) == (
+        "flavor extra spec trait1:HW_ARCH_X86_64=forbidden: the host has"
+        " HW_ARCH_X86_64"
+    )
 
 
+_THREADS = Trait("HW_CPU_HYPERTHREADING")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"hw_cpu_thread_policy": "require"}, {f"trait:{_THREADS}": "required"}],
+    ids=["property", "trait"],
+)
 def test_trait_that_the_reporter_does_not_own_is_what_the_operator_has_set(
+    properties: Properties,
+) -> None:
+    spec = spec_of(properties)
+    (found,) = unsupported(spec, VmwareFacts())
+    assert found.reason == f"{_THREADS} is not set on the host"
+    host = VmwareFacts(other_traits=frozenset((_THREADS,)))
+    assert unsupported(spec, host) == []
+
+
+def test_trait_that_no_reporter_owns_is_not_checked() -> None:
+    spec = spec_of({"trait:CUSTOM_MINE": "required"})
+    assert unsupported(spec, IronicFacts()) == []
+
+
+def test_default_machine_type_is_read_from_the_traits_that_the_reporter_owns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    threads = Trait("HW_CPU_HYPERTHREADING")
-    for asked in (
-        {"hw_cpu_thread_policy": "require"},
-        {f"trait:{threads}": "required"},
-    ):
-        found = unsupported(spec_of(dict(asked)), VmwareFacts())
-        assert [each.reason for each in found] == [
-            f"{threads} is not set on the host"
-        ]
-        assert (
-            unsupported(
-                spec_of(dict(asked)),
-                VmwareFacts(other_traits=frozenset((threads,))),
-            )
-            == []
-        )
-    assert (
-        unsupported(spec_of({"trait:CUSTOM_MINE": "required"}), IronicFacts())
-        == []
-    )
     fake = FakeFacts(can={"default_machine": frozenset(("pc",))})
     assert guest_settings(spec_of(), fake).family == "pc"
     monkeypatch.setattr(
@@ -261,33 +262,40 @@ def test_trait_that_the_reporter_does_not_own_is_what_the_operator_has_set(
     assert not guest_settings(spec_of(), fake).family
 
 
+_RAID = Template(
+    "raid",
+    "on",
+    (Trait("CUSTOM_RAID"),),
+    (Variant((BiosChange("Raid", ("On",)),)),),
+)
+_WITHOUT_RAID = IronicFacts(templates=BUNDLED.replace_with([_RAID]))
+_WITH_RAID = replace(_WITHOUT_RAID, bios={"Raid": BiosSetting()})
+
+
 def test_trait_of_a_template_is_what_the_bios_of_the_node_can() -> None:
-    variants = (Variant((BiosChange("Raid", ("On",)),)),)
-    node = IronicFacts(
-        templates=BUNDLED.replace_with(
-            [Template("raid", "on", (Trait("CUSTOM_RAID"),), variants)]
-        )
-    )
-    able = replace(node, bios={"Raid": BiosSetting()})
-    assert [
-        capability_traits(facts).get("CUSTOM_RAID") for facts in (node, able)
-    ] == [False, True]
-    for asked in (
-        {"deploy-config:raid": "on"},
-        {"trait:CUSTOM_RAID": "required"},
-    ):
-        (found,) = unsupported(spec_of(extra_specs=dict(asked)), node)
-        assert "Ironic has no BIOS settings of it" in found.reason
-        assert unsupported(spec_of(extra_specs=dict(asked)), able) == []
+    assert capability_traits(_WITHOUT_RAID)["CUSTOM_RAID"] is False
+    assert capability_traits(_WITH_RAID)["CUSTOM_RAID"] is True
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [{"deploy-config:raid": "on"}, {"trait:CUSTOM_RAID": "required"}],
+    ids=["configuration", "trait"],
+)
+def test_template_is_refused_where_the_bios_of_the_node_cannot(
+    extra_specs: ExtraSpecs,
+) -> None:
+    spec = spec_of(extra_specs=extra_specs)
+    (found,) = unsupported(spec, _WITHOUT_RAID)
+    assert "Ironic has no BIOS settings of it" in found.reason
+    assert unsupported(spec, _WITH_RAID) == []
 
 
 def test_device_named_by_its_trait_alone_is_refused_for_a_guest_of_nova() -> (
     None
 ):
-    named, novas = (
-        {f"trait:{HPET}": "required"},
-        replace(KVM, built_by_nova=True),
-    )
+    named = {f"trait:{HPET}": "required"}
+    novas = replace(KVM, built_by_nova=True)
     (found,) = unsupported(spec_of({}, named), novas)
     reason = "by a trait Nova gives the guest no device; set hw_time_hpet=true"
     assert str(found) == f"flavor extra spec trait:{HPET}=required: {reason}"
@@ -306,23 +314,18 @@ _DEVICES = (
 
 @pytest.fixture(scope="module")
 def devices() -> Iterator[PlacementClient]:
-    """Return a client of a real Placement with one host, and providers of
-    devices below it as Nova and Cyborg do.
+    """Return a client of a real Placement with one host, and the providers of
+    its devices as Nova and Cyborg make them.
     """
-    traits = {
-        trait for trait, has in capability_traits(KVM).items() if has
-    } - _NESTED
-    host = provider(
-        "kvm-1", "VCPU MEMORY_MB DISK_GB", " ".join(traits), _DEVICES
-    )
-    room = {
+    traits = {trait for trait, has in capability_traits(KVM).items() if has}
+    resources = {
         "VCPU": Inventory(16),
         "MEMORY_MB": Inventory(4096),
         "DISK_GB": Inventory(100),
     }
-    with EmbeddedPlacement(
-        Fleet((replace(host, resources=room),))
-    ) as placement:
+    host = provider("kvm-1", "", " ".join(traits - _NESTED), _DEVICES)
+    fleet = Fleet((replace(host, resources=resources),))
+    with EmbeddedPlacement(fleet) as placement:
         placement.know(CUSTOM_TRAITS)
         yield placement.client
 
@@ -389,55 +392,49 @@ _ENCRYPTED = {"hw_firmware_type": "uefi", "hw_machine_type": "q35"}
     ],
 )
 def test_late_check_of_traits_in_request_groups_agrees_with_placement_and_novas_query(
-    properties: dict[str, object],
-    extra_specs: dict[str, str],
+    properties: Properties,
+    extra_specs: ExtraSpecs,
     can: bool,
     devices: PlacementClient,
 ) -> None:
     """With the query of Nova's own code, and with ours after the filters."""
+    hosts = ("kvm-1",) if can else ()
     spec = nova_spec(properties, extra_specs)
-    novas = ResourceRequest.from_request_spec(
-        spec.obj_clone()
-    ).to_querystring()
-    assert devices.allocation_candidates(novas).hosts == ("kvm-1",) * can
+    request = ResourceRequest.from_request_spec(spec.obj_clone())
+    novas = request.to_querystring()
+    assert devices.allocation_candidates(novas).hosts == hosts
     assert (unsupported(spec, KVM) == []) is can
     pipeline_of("hpet", "image_metadata").apply(spec)
-    assert (
-        devices.allocation_candidates(allocation_candidates_query(spec)).hosts
-        == ("kvm-1",) * can
+    ours = allocation_candidates_query(spec)
+    assert devices.allocation_candidates(ours).hosts == hosts
+
+
+def _filtered(spec: RequestSpec, _facts: HostFacts) -> object:
+    return pipeline_of("image_metadata").apply(spec)
+
+
+@pytest.mark.parametrize("check", [unsupported, guest_settings, _filtered])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"hw_tpm_model": "tpm-crb", "hw_tpm_version": "1.2"},
+        {"os_secure_boot": "required", "hw_firmware_type": "bios"},
+    ],
+    ids=["TPM", "Secure Boot"],
+)
+def test_impossible_combination_is_refused_by_late_check_guest_settings_and_filter(
+    properties: Properties, check: Check
+) -> None:
+    with pytest.raises(ImpossibleCombination) as error:
+        check(spec_of(properties), KVM)
+    assert error.value.sources == tuple(
+        f"image property {name}={value}" for name, value in properties.items()
     )
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        ("hw_tpm_model=tpm-crb", "hw_tpm_version=1.2"),
-        ("os_secure_boot=required", "hw_firmware_type=bios"),
-    ],
-)
-def test_impossible_combination_is_refused_by_late_check_guest_settings_and_filter(
-    values: tuple[str, str],
-) -> None:
-    properties = dict(each.split("=") for each in values)
-    for refuse in (
-        unsupported,
-        guest_settings,
-        lambda spec, _: pipeline_of("image_metadata").apply(spec),
-    ):
-        with pytest.raises(ImpossibleCombination) as error:
-            refuse(spec_of(dict(properties)), KVM)
-        assert error.value.sources == tuple(
-            f"image property {each}" for each in values
-        )
-
-
-def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once() -> (
-    None
-):
-    assert [
-        str(item)
-        for item in unsupported(spec_of({"hw_tpm_version": "2.0"}), KVM)
-    ] == [
+def test_refusal_names_the_property_behind_a_default() -> None:
+    found = unsupported(spec_of({"hw_tpm_version": "2.0"}), KVM)
+    assert list(map(str, found)) == [
         (
             "image property hw_tpm_version=2.0: with the default"
             " tpm_secret_security user: [libvirt] swtpm_enabled is off"
@@ -448,14 +445,14 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
             " tpm-tis: [libvirt] swtpm_enabled is off"
         ),
     ]
-    unknown = unsupported(
-        spec_of(
-            {"hw_tpm_version": "3.0"},
-            {"hw:tpm_version": "4.0", "deploy-config:raid": "5"},
-        ),
-        KVM,
+
+
+def test_refusal_names_an_unknown_value_once() -> None:
+    spec = spec_of(
+        {"hw_tpm_version": "3.0"},
+        {"hw:tpm_version": "4.0", "deploy-config:raid": "5"},
     )
-    assert list(map(str, unknown)) == [
+    assert list(map(str, unsupported(spec, KVM))) == [
         (
             "flavor extra spec 'deploy-config:raid'='5': no configuration"
             " template"
@@ -509,17 +506,18 @@ _SECURE_ARM = replace(
 
 @pytest.mark.parametrize("check", [unsupported, guest_settings])
 def test_secure_boot_of_a_guest_of_nova_without_uefi_is_refused_with_what_to_set(
-    check: Callable[[RequestSpec, HostFacts], object],
+    check: Check,
 ) -> None:
     novas = replace(_SECURE_X86, built_by_nova=True)
     try:
-        refused = str(check(spec_of(dict(_SECURE)), novas))
+        refused = str(check(spec_of(_SECURE), novas))
     except UnsupportedByHost as error:
         refused = str(error)
-    assert (
+    reason = (
         "as Nova builds the guest, none has it beside an image without"
-        " hw_firmware_type" in refused
+        " hw_firmware_type"
     )
+    assert reason in refused
     assert "set hw_firmware_type=uefi as well" in refused
 
 
@@ -562,27 +560,20 @@ def test_secure_boot_of_a_guest_of_nova_without_uefi_is_refused_with_what_to_set
     ],
 )
 def test_secure_boot_without_uefi_is_refused_only_for_a_new_x86_guest_of_nova(
-    properties: dict[str, object],
+    properties: Properties,
     facts: LibvirtFacts,
     when_new: bool,
     destination: Destination | None,
 ) -> None:
-    spec = replace(
-        spec_of(dict(properties)), requested_destination=destination
-    )
-    assert (unsupported(spec, facts) == []) is (
-        when_new or destination is not None
-    )
+    spec = spec_of(properties, requested_destination=destination)
+    accepted = when_new or destination is not None
+    assert (unsupported(spec, facts) == []) is accepted
 
 
 def test_secure_boot_of_our_settings_has_uefi() -> None:
-    (system,) = [
-        each
-        for each in domain_elements(
-            guest_settings(spec_of(dict(_SECURE)), _SECURE_X86)
-        )
-        if "<os" in each
-    ]
+    settings = guest_settings(spec_of(_SECURE), _SECURE_X86)
+    elements = domain_elements(settings)
+    (system,) = [each for each in elements if each.startswith("<os")]
     assert 'firmware="efi"' in system
     assert '<feature name="secure-boot" enabled="yes"' in system
 
@@ -599,34 +590,36 @@ def test_trait_by_name_of_a_server_that_moves_is_no_reason_to_refuse_it() -> (
     assert unsupported(spec_of({}, {f"trait:{HPET}": "required"}), novas) != []
 
 
-def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest() -> (
-    None
-):
-    """Also where its machine types are unknown; its settings carry its own
-    name.
-    """
-    emulated = {"hw_emulation_architecture": "m68k"}
-    own = replace(KVM, architecture="m68k", guests={"m68k": NOTHING})
-    assert guest_settings(spec_of(emulated), own).architecture == "m68k"
-    facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
-    asked = {
-        "hw_time_hpet": "true",
-        "hw_firmware_type": "uefi",
-        "hw_viommu_model": "intel",
-        "hw_machine_type": "pc",
-    }
-    for name, value in asked.items():
-        kind = "machine type pc" if name == "hw_machine_type" else "m68k"
-        (item,) = unsupported(spec_of({**emulated, name: value}), facts)
-        assert item.reason == f"a guest of {kind} never has it"
-        with pytest.raises(ImpossibleCombination):
-            pipeline_of("image_metadata", "hpet").apply(
-                spec_of({**emulated, name: value})
-            )
+def test_settings_of_a_guest_have_the_name_of_its_architecture() -> None:
+    facts = replace(KVM, architecture="m68k", guests={"m68k": NOTHING})
+    spec = spec_of({"hw_emulation_architecture": "m68k"})
+    assert guest_settings(spec, facts).architecture == "m68k"
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "value", "guest"),
+    [
+        ("hw_time_hpet", "true", "m68k"),
+        ("hw_firmware_type", "uefi", "m68k"),
+        ("hw_viommu_model", "intel", "m68k"),
+        ("hw_machine_type", "pc", "machine type pc"),
+    ],
+)
+def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest(
+    name: str, value: str, guest: str
+) -> None:
+    """Also where its machine types are unknown."""
+    properties = {"hw_emulation_architecture": "m68k", name: value}
+    facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
+    (item,) = unsupported(spec_of(properties), facts)
+    assert item.reason == f"a guest of {guest} never has it"
+    pipeline = pipeline_of("image_metadata", "hpet")
+    with pytest.raises(ImpossibleCombination):
+        pipeline.apply(spec_of(properties))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
     [
         (
             "",
@@ -646,184 +639,196 @@ def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_gue
     ],
 )
 def test_facts_without_a_reporter_for_them_are_an_error(
-    name: str, says: str
+    name: str, problem: str
 ) -> None:
     class Facts(HostFacts):
         driver = name
 
-    with pytest.raises(UnusableReporter, match=says):
+    with pytest.raises(UnusableReporter, match=problem):
         unsupported(spec_of(), Facts())
 
 
 def test_the_image_is_not_read_when_booting_from_a_volume() -> None:
     spec = RequestSpec(Flavor(vcpus=1), Image(disk_format="vhd"), is_bfv=True)
     assert unsupported(spec, KVM) == []
-    assert [
-        item.value for item in unsupported(replace(spec, is_bfv=False), KVM)
-    ] == ["vhd"]
+    (item,) = unsupported(replace(spec, is_bfv=False), KVM)
+    assert item.value == "vhd"
 
 
-@pytest.mark.parametrize(
-    ("properties", "extra_specs", "refused"),
-    [
-        ({"hw_maxphysaddr_bits": "46"}, {}, ""),
-        (
-            {"hw_maxphysaddr_bits": 47},
-            {},
-            (
-                "image property hw_maxphysaddr_bits=47: the host's processors"
-                " have 46"
-            ),
-        ),
-        (
-            {},
-            {"hw:maxphysaddr_bits": "52"},
-            (
-                "flavor extra spec hw:maxphysaddr_bits=52: the host's"
-                " processors have 46"
-            ),
-        ),
-        (
-            {"hw_maxphysaddr_bits": 31},
-            {},
-            (
-                "image property hw_maxphysaddr_bits=31: QEMU takes a whole"
-                " number from 32"
-            ),
-        ),
-        (
-            {"hw_maxphysaddr_bits": True},
-            {},
-            (
-                "image property hw_maxphysaddr_bits=True: QEMU takes a whole"
-                " number"
-            ),
-        ),
-        (
-            {},
-            {"hw:maxphysaddr_bits": "4\x1b"},
-            r"flavor extra spec hw:maxphysaddr_bits='4\x1b': QEMU takes",
-        ),
-        (
-            {},
-            {"hw:maxphysaddr_bits": "9" * 5_000},
-            "QEMU takes a whole number from 32 to 52",
-        ),
-    ],
-)
+_46_BITS = replace(KVM, physical_address_bits=46)
+_EMULATE = {"hw_maxphysaddr_mode": "emulate"}
+
+
+def test_address_bits_of_the_hosts_processors_are_accepted() -> None:
+    spec = spec_of({**_EMULATE, "hw_maxphysaddr_bits": "46"})
+    assert unsupported(spec, _46_BITS) == []
+
+
+_WRONG_BITS: dict[str, tuple[Properties, ExtraSpecs]] = {
+    "image property hw_maxphysaddr_bits=47: the host's processors have 46": (
+        {"hw_maxphysaddr_bits": 47},
+        {},
+    ),
+    (
+        "flavor extra spec hw:maxphysaddr_bits=52: the host's processors have"
+        " 46"
+    ): ({}, {"hw:maxphysaddr_bits": "52"}),
+    (
+        "image property hw_maxphysaddr_bits=31: QEMU takes a whole number from"
+        " 32"
+    ): ({"hw_maxphysaddr_bits": 31}, {}),
+    "image property hw_maxphysaddr_bits=True: QEMU takes a whole number": (
+        {"hw_maxphysaddr_bits": True},
+        {},
+    ),
+    r"flavor extra spec hw:maxphysaddr_bits='4\x1b': QEMU takes": (
+        {},
+        {"hw:maxphysaddr_bits": "4\x1b"},
+    ),
+    "QEMU takes a whole number from 32 to 52": (
+        {},
+        {"hw:maxphysaddr_bits": "9" * 5_000},
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", _WRONG_BITS)
 def test_address_bits_that_the_guest_cannot_have_are_refused(
-    properties: dict[str, object], extra_specs: dict[str, str], refused: str
+    problem: str,
 ) -> None:
     """Those of QEMU, and of the host's processors: libvirt starts no other
     guest.
     """
-    facts = replace(KVM, physical_address_bits=46)
-    found = unsupported(
-        spec_of({"hw_maxphysaddr_mode": "emulate", **properties}, extra_specs),
-        facts,
-    )
-    assert [
-        refused in str(item) and str(item).isprintable() for item in found
-    ] == [True] * bool(refused)
-    # With the other mode they are not written, and without one they mean
-    # nothing.
-    for mode in ({"hw_maxphysaddr_mode": "passthrough"}, {}):
-        assert (
-            unsupported(spec_of({**mode, **properties}, extra_specs), facts)
-            == []
-        )
+    properties, extra_specs = _WRONG_BITS[problem]
+    spec = spec_of({**_EMULATE, **properties}, extra_specs)
+    (found,) = map(str, unsupported(spec, _46_BITS))
+    assert problem in found
+    assert found.isprintable()
 
 
+@pytest.mark.parametrize(
+    "mode",
+    [{"hw_maxphysaddr_mode": "passthrough"}, {}],
+    ids=["not written", "no meaning"],
+)
+@pytest.mark.parametrize(
+    ("properties", "extra_specs"), _WRONG_BITS.values(), ids=_WRONG_BITS
+)
+def test_address_bits_are_checked_for_an_emulated_address_space_alone(
+    properties: Properties, extra_specs: ExtraSpecs, mode: Properties
+) -> None:
+    spec = spec_of({**mode, **properties}, extra_specs)
+    assert unsupported(spec, _46_BITS) == []
+
+
+_NOVAS = replace(
+    KVM,
+    guests={"x86_64": replace(X86, machines_are_complete=False)},
+    built_by_nova=True,
+    nova_release=34,
+)
 _OLD_MACHINE = (
-    "image property hw_machine_type={}: as Nova builds the guest, it gets a"
-    " device (vmcoreinfo) that QEMU has"
+    "as Nova builds the guest, it gets a device (vmcoreinfo) that QEMU has"
 )
+_NEVER_STARTS: list[tuple[Properties, str]] = [
+    (
+        {"hw_machine_type": "pc-i440fx-2.4"},
+        f"image property hw_machine_type=pc-i440fx-2.4: {_OLD_MACHINE}",
+    ),
+    (
+        {"hw_machine_type": "pc-q35-2.4"},
+        f"image property hw_machine_type=pc-q35-2.4: {_OLD_MACHINE}",
+    ),
+    (
+        {"hw_machine_type": "pc-i440fx-1.7"},
+        f"image property hw_machine_type=pc-i440fx-1.7: {_OLD_MACHINE}",
+    ),
+    (
+        {"hw_maxphysaddr_mode": "passthrough", "hw_maxphysaddr_bits": 42},
+        "hw_maxphysaddr_bits=42: as Nova builds",
+    ),
+]
+_STARTS: list[Properties] = [
+    {"hw_machine_type": "pc-i440fx-2.5"},
+    {"hw_machine_type": "pc-i440fx-2.12"},
+    # Of a vendor: what it has is not known.
+    {"hw_machine_type": "pc-i440fx-rhel7.2.0"},
+    {"hw_maxphysaddr_mode": "passthrough"},
+    {"hw_maxphysaddr_bits": 42},
+    {"hw_maxphysaddr_mode": "emulate", "hw_maxphysaddr_bits": 42},
+]
 
 
-@pytest.mark.parametrize(
-    ("properties", "refused"),
-    [
-        (
-            {"hw_machine_type": "pc-i440fx-2.4"},
-            _OLD_MACHINE.format("pc-i440fx-2.4"),
-        ),
-        ({"hw_machine_type": "pc-q35-2.4"}, _OLD_MACHINE.format("pc-q35-2.4")),
-        (
-            {"hw_machine_type": "pc-i440fx-1.7"},
-            _OLD_MACHINE.format("pc-i440fx-1.7"),
-        ),
-        ({"hw_machine_type": "pc-i440fx-2.5"}, ""),
-        ({"hw_machine_type": "pc-i440fx-2.12"}, ""),
-        # Those of a vendor: what they have is not known.
-        ({"hw_machine_type": "pc-i440fx-rhel7.2.0"}, ""),
-        (
-            {"hw_maxphysaddr_mode": "passthrough", "hw_maxphysaddr_bits": 42},
-            "hw_maxphysaddr_bits=42: as Nova builds",
-        ),
-        ({"hw_maxphysaddr_mode": "passthrough"}, ""),
-        ({"hw_maxphysaddr_bits": 42}, ""),
-        ({"hw_maxphysaddr_mode": "emulate", "hw_maxphysaddr_bits": 42}, ""),
-    ],
-)
+def _filter_for_nova(spec: RequestSpec) -> Decision:
+    options = Options(nova_builds_guests=True)
+    service = Service.from_names("image_metadata", options=options)
+    return service.apply(spec)
+
+
+@pytest.mark.parametrize(("properties", "problem"), _NEVER_STARTS)
 def test_value_with_which_no_guest_of_nova_starts_is_refused(
-    properties: dict[str, object], refused: str
+    properties: Properties, problem: str
 ) -> None:
-    """On each host whose guests Nova builds, as the filters say before; a
-    driver with our settings builds them.
-    """
-    guests = {"x86_64": replace(X86, machines_are_complete=False)}
-    facts = replace(KVM, guests=guests, built_by_nova=True, nova_release=34)
-    found = [str(item) for item in unsupported(spec_of(properties), facts)]
-    assert [refused in item for item in found] == [True] * bool(refused), found
-    assert (
-        unsupported(spec_of(properties), replace(facts, built_by_nova=False))
-        == []
-    )
-    filters = Service.from_names(
-        "image_metadata", options=Options(nova_builds_guests=True)
-    )
-    with (
-        pytest.raises(NeverStartsWith, match="No guest of Nova starts with")
-        if refused
-        else nullcontext()
-    ):
-        filters.apply(spec_of(properties))
-    # Of another builder, and of a server that runs, it is not known.
+    """On each host whose guests Nova builds, as the filters say before."""
+    (found,) = unsupported(spec_of(properties), _NOVAS)
+    assert problem in str(found)
+    with pytest.raises(NeverStartsWith, match="No guest of Nova starts with"):
+        _filter_for_nova(spec_of(properties))
+
+
+@pytest.mark.parametrize("properties", _STARTS)
+def test_value_with_which_a_guest_of_nova_may_start_is_accepted(
+    properties: Properties,
+) -> None:
+    assert unsupported(spec_of(properties), _NOVAS) == []
+    _filter_for_nova(spec_of(properties))
+
+
+_NEVER_AND_MAYBE = [properties for properties, _ in _NEVER_STARTS] + _STARTS
+
+
+@pytest.mark.parametrize("properties", _NEVER_AND_MAYBE)
+def test_value_is_accepted_where_another_driver_builds_the_guest(
+    properties: Properties,
+) -> None:
+    facts = replace(_NOVAS, built_by_nova=False)
+    assert unsupported(spec_of(properties), facts) == []
     Service.from_names("image_metadata").apply(spec_of(properties))
-    exists = replace(
-        spec_of(properties), requested_destination=Destination(cell="cell1")
-    )
-    filters.apply(exists)
-    assert unsupported(exists, facts) == []
 
 
-@pytest.mark.parametrize(
-    ("libvirt", "is_refused"),
-    [((8, 7, 0), True), ((9, 0, 0), True), ((9, 2, 0), False)],
-)
-def test_address_space_without_bits_is_refused_of_nova_before_libvirt_9_2(
-    libvirt: Version, *, is_refused: bool
+@pytest.mark.parametrize("properties", _NEVER_AND_MAYBE)
+def test_value_of_a_server_that_exists_is_accepted(
+    properties: Properties,
 ) -> None:
-    """No trait tells such hosts from others: the filter notes it. Our settings
-    have a number of bits.
-    """
-    spec = spec_of({"hw_maxphysaddr_mode": "emulate"})
-    facts = replace(
-        KVM, built_by_nova=True, nova_release=34, libvirt_version=libvirt
-    )
-    found = [str(item) for item in unsupported(spec, facts)]
-    assert [
-        "needs a number of bits; set hw_maxphysaddr_bits" in item
-        for item in found
-    ] == [True] * is_refused
-    assert unsupported(spec, replace(facts, built_by_nova=False)) == []
-    assert guest_settings(
-        spec, replace(facts, built_by_nova=False)
-    ).physical_address_bits
-    decision = Service.from_names(
-        "image_metadata", options=Options(nova_builds_guests=True)
-    ).apply(spec)
-    notes = [str(note) for run in decision.runs for note in run.notes]
-    assert [
-        "it starts with libvirt 9.2 and newer alone" in note for note in notes
-    ] == [True]
+    destination = Destination(cell="cell1")
+    spec = spec_of(properties, requested_destination=destination)
+    _filter_for_nova(spec)
+    assert unsupported(spec, _NOVAS) == []
+
+
+@pytest.mark.parametrize("libvirt", [(8, 7, 0), (9, 0, 0)])
+def test_address_space_without_bits_is_refused_of_nova_before_libvirt_9_2(
+    libvirt: Version,
+) -> None:
+    facts = replace(_NOVAS, libvirt_version=libvirt)
+    (found,) = unsupported(spec_of(_EMULATE), facts)
+    assert "needs a number of bits; set hw_maxphysaddr_bits" in str(found)
+
+
+def test_address_space_without_bits_is_accepted_with_libvirt_9_2() -> None:
+    facts = replace(_NOVAS, libvirt_version=(9, 2, 0))
+    assert unsupported(spec_of(_EMULATE), facts) == []
+
+
+@pytest.mark.parametrize("libvirt", [(8, 7, 0), (9, 0, 0), (9, 2, 0)])
+def test_our_settings_give_an_address_space_its_bits(libvirt: Version) -> None:
+    facts = replace(_NOVAS, built_by_nova=False, libvirt_version=libvirt)
+    assert unsupported(spec_of(_EMULATE), facts) == []
+    assert guest_settings(spec_of(_EMULATE), facts).physical_address_bits
+
+
+def test_filter_notes_an_address_space_without_bits() -> None:
+    """No trait distinguishes hosts by their libvirt."""
+    decision = _filter_for_nova(spec_of(_EMULATE))
+    (note,) = decision.notes
+    assert "it starts with libvirt 9.2 and newer alone" in str(note)

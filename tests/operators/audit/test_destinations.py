@@ -47,7 +47,7 @@ from tests.operators.audit.test_agreement import (
     FILTERS,
     FLAVORS,
     PROPERTIES,
-    Asked,
+    Cloud,
     hosts,
 )
 from tests.support.fleets import emptied
@@ -128,7 +128,7 @@ def random_servers(random: Random, fleet: Fleet) -> Iterator[Server]:
         )
 
 
-def candidates(asked: Asked, server: Server, pipeline: Service) -> set[str]:
+def candidates(asked: Cloud, server: Server, pipeline: Service) -> set[str]:
     """Return the hosts that Placement returns for a server's request, disabled
     ones excluded.
     """
@@ -171,7 +171,7 @@ def test_destinations_match_placement(seed: int) -> None:
     with ExitStack() as stack:
 
         @cache
-        def asked(dead: str | None = None) -> Asked:
+        def asked(dead: str | None = None) -> Cloud:
             """Return a Placement without usage, or with it and without one of
             the hosts.
             """
@@ -180,7 +180,7 @@ def test_destinations_match_placement(seed: int) -> None:
                 if dead is None
                 else (each for each in fleet.hosts if each.name != dead)
             )
-            return Asked(
+            return Cloud(
                 stack.enter_context(
                     EmbeddedPlacement(replace(fleet, hosts=tuple(left)))
                 )

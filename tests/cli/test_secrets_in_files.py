@@ -26,10 +26,9 @@ _UNQUOTED = (
 )
 
 
-@pytest.mark.parametrize(
-    "name", ["OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"]
-)
-@pytest.mark.parametrize(
+_ASK_CLOUD = ["readiness", "--os-cloud", "ours"]
+_DEBUG = ["--debug", "-vv"]
+_BROKEN = pytest.mark.parametrize(
     "text",
     [
         "clouds:\n  a\n  b: c\n",
@@ -38,27 +37,37 @@ _UNQUOTED = (
         *map(_CLOUDS.format, _UNQUOTED),
     ],
 )
-def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
-    text: str,
-    name: str,
+
+
+@pytest.fixture(params=["OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"])
+def clouds_yaml(
+    request: pytest.FixtureRequest,
     tmp_path: Path,
-    capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> Path:
+    """Return the path of a file that openstacksdk reads clouds from."""
     path = tmp_path / "clouds.yaml"
-    path.write_bytes(text.encode("latin-1"))
-    monkeypatch.setenv(name, str(path))
-    for debug in ([], ["--debug", "-vv"]):
-        assert main([*debug, "readiness", "--os-cloud", "ours"]) == 1
-        out, error = capsys.readouterr()
-        assert "hunter2" not in out + error
-        assert f"{path}: " in error
-        assert "this is not YAML" in error
-        assert len(error.splitlines()) == 1 or debug
+    monkeypatch.setenv(request.param, str(path))
+    return path
 
 
-def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+@_BROKEN
+@pytest.mark.parametrize("options", [[], _DEBUG], ids=["", "debug"])
+def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
+    text: str, options: list[str], clouds_yaml: Path, capsys: Capture
+) -> None:
+    clouds_yaml.write_bytes(text.encode("latin-1"))
+    assert main([*options, *_ASK_CLOUD]) == 1
+    out, error = capsys.readouterr()
+    assert "hunter2" not in out + error
+    assert f"{clouds_yaml}: " in error
+    assert "this is not YAML" in error
+    if not options:
+        assert len(error.splitlines()) == 1
+
+
+def test_clouds_yaml_in_a_pipe_of_a_shell_is_read(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as file:
@@ -68,20 +77,28 @@ def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
         )
     with os.fdopen(reader):
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", f"/dev/fd/{reader}")
-        assert main(["--debug", "-vv", "readiness", "--os-cloud", "ours"]) == 1
+        assert main([*_DEBUG, *_ASK_CLOUD]) == 1
     assert "hunter2" not in capsys.readouterr().err
-    os.mkfifo(tmp_path / "clouds.yaml")
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
-    assert main(["readiness", "--os-cloud", "ours"]) == 1
+
+
+def test_clouds_yaml_in_a_named_pipe_is_refused(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "clouds.yaml"
+    os.mkfifo(path)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    assert main(_ASK_CLOUD) == 1
     assert "this is a named pipe" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [[], _DEBUG], ids=["", "debug"])
 @pytest.mark.parametrize(
     "password",
     ["hunter2secret", "hunter2@secret", "hunter2/secret", "hunter2''secret"],
 )
 def test_password_in_a_url_is_not_shown(
     password: str,
+    options: list[str],
     tmp_path: Path,
     capsys: Capture,
     monkeypatch: pytest.MonkeyPatch,
@@ -91,55 +108,52 @@ def test_password_in_a_url_is_not_shown(
         " password: b, project_name: c}"
     )
     text = f"clouds: {{ours: {{auth: {auth}}}}}\n"
-    monkeypatch.setenv(
-        "OS_CLIENT_CONFIG_FILE", placed(tmp_path / "clouds.yaml", text)
-    )
-    for debug in ([], ["--debug", "-vv"]):
-        assert main([*debug, "readiness", "--os-cloud", "ours"]) == 1
-        out, error = capsys.readouterr()
-        assert "hunter2" not in out + error
-        assert "secret@" not in out + error
+    path = placed(tmp_path / "clouds.yaml", text)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", path)
+    assert main([*options, *_ASK_CLOUD]) == 1
+    out, error = capsys.readouterr()
+    assert "hunter2" not in out + error
+    assert "secret@" not in out + error
+
+
+_REPORT = "capabilities report --provider x --driver"
+_SHOW = "capabilities show"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("command", "text"),
     [
         (
-            "[placement]\nauth_type = password\nauth_url ="
-            " http://127.0.0.1:1\nusername = nova\npassword = pa$hunter2\n"
+            f"{_REPORT} fake",
+            (
+                "[placement]\nauth_type = password\nauth_url ="
+                " http://127.0.0.1:1\nusername = nova\npassword = pa$hunter2\n"
+            ),
         ),
         (
-            "[libvirt]\nconnection_uri ="
-            " qemu+tcp://nova:pa$hunter2@127.0.0.1/system\n"
+            _SHOW,
+            (
+                "[libvirt]\nconnection_uri ="
+                " qemu+tcp://nova:pa$hunter2@127.0.0.1/system\n"
+            ),
         ),
         (
-            "[libvirt]\nvirt_type = qemu\nconnection_uri ="
-            " qemu+tcp://nova:hunter2@127.0.0.1:1/system\n"
+            _SHOW,
+            (
+                "[libvirt]\nvirt_type = qemu\nconnection_uri ="
+                " qemu+tcp://nova:hunter2@127.0.0.1:1/system\n"
+            ),
         ),
-        "[libvirt]\npassword hunter2\n",
+        (f"{_REPORT} libvirt", "[libvirt]\npassword hunter2\n"),
     ],
     ids=["placement", "libvirt", "URI", "line"],
 )
 def test_debug_traceback_shows_no_password_of_nova_conf(
-    text: str, tmp_path: Path, capsys: Capture
+    command: str, text: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    path, driver = (
-        placed(tmp_path / "nova.conf", text),
-        "fake" if "placement" in text else "libvirt",
-    )
-    argv = [
-        "capabilities",
-        "report",
-        "--driver",
-        driver,
-        "--nova-conf",
-        path,
-        "--provider",
-        "x",
-    ]
-    if "connection_uri" in text:
-        argv = ["capabilities", "show", "--nova-conf", path]
-    assert main(["--debug", "-vv", *argv]) == 1
+    path = placed(tmp_path / "nova.conf", text)
+    argv = [*command.split(), "--nova-conf", path]
+    assert main([*_DEBUG, *argv]) == 1
     out, error = capsys.readouterr()
     assert "Traceback" in error
     assert "hunter2" not in out + error
@@ -156,7 +170,8 @@ def test_file_with_names_of_hosts_is_its_owners_alone(
     """Whatever the umask, and also where a file is replaced that others can
     read.
     """
-    path, before = tmp_path / "file", os.umask(0)
+    path = tmp_path / "file"
+    before = os.umask(0)
     try:
         main([*command, str(path)])
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

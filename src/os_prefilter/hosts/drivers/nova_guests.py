@@ -41,12 +41,10 @@ def refusal(
     ):
         return ""
     reason = _ROWS[row](facts, value, architecture)
-    return (
-        f"as Nova {facts.nova_release or ''}".rstrip()
-        + f" builds the guest: {reason}"
-        if reason
-        else ""
-    )
+    if not reason:
+        return ""
+    nova = f"Nova {facts.nova_release or ''}".rstrip()
+    return f"as {nova} builds the guest: {reason}"
 
 
 def _libvirt_was_tried(facts: LibvirtFacts) -> bool:
@@ -96,10 +94,8 @@ def _firmware_type(facts: LibvirtFacts, value: str, architecture: str) -> str:
 
 def _uefi(facts: LibvirtFacts) -> str:
     release = facts.nova_release or 0
-    if release >= _LIBVIRT_CHOOSES_FIRMWARE and facts.libvirt_version[:2] == (
-        9,
-        0,
-    ):
+    is_9_0 = facts.libvirt_version[:2] == (9, 0)
+    if release >= _LIBVIRT_CHOOSES_FIRMWARE and is_9_0:
         return (
             "it gets the attribute secure='no', which libvirt 9.0 refuses for"
             " firmware that it chooses itself"

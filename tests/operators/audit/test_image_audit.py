@@ -112,16 +112,33 @@ VERDICTS: list[
 ]
 
 
-def test_audit_gives_the_expected_verdict_and_a_reason_if_rejected() -> None:
-    for image, flavors, options, verdict in VERDICTS:
-        result = audit_of(image, flavors=flavors, **options)
-        line = only_line(result)
-        assert line.verdict == verdict, image
-        assert result.count(verdict) == 1
-        assert (
-            bool(line.reason) == ("rejected" in verdict)
-            or verdict == ImageVerdict.ALREADY
-        )
+@pytest.mark.parametrize(
+    ("image", "flavors", "options", "verdict"),
+    VERDICTS,
+    ids=[
+        "fewer hosts",
+        "no host",
+        "unknown value",
+        "trait of no host",
+        "trait of no host, and unknown value",
+        "misspelt value that Nova refuses",
+        "two traits in one",
+        "class of no host",
+        "bare metal",
+    ],
+)
+def test_audit_gives_the_expected_verdict_and_a_reason_if_rejected(
+    image: Image,
+    flavors: tuple[Flavor, ...],
+    options: dict[str, Any],
+    verdict: ImageVerdict,
+) -> None:
+    result = audit_of(image, flavors=flavors, **options)
+    line = only_line(result)
+    assert line.verdict == verdict
+    assert result.count(verdict) == 1
+    if verdict != ImageVerdict.ALREADY:
+        assert bool(line.reason) == ("rejected" in verdict)
 
 
 def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> (

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``capabilities report`` of a plain KVM host, by files of its libvirt: which
-traits it gets, and why no others.
-"""
+"""What a report to Placement sets, by what schedulers want."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Arguments that name one host or bare-metal node, and its facts: probed, or
-read from files.
+"""Arguments that name a host or a bare-metal node, and its facts.
+
+The facts are probed, or read from files.
 """
 
 import argparse

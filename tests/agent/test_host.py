@@ -100,7 +100,8 @@ def test_versions_that_are_assumed_or_that_nova_refuses_are_reported(
     for each in says:
         assert each in err
     assert err.count("is assumed") == (2 if "is assumed" in str(says) else 0)
-    assert ("does not start here" in err) == (says == (_REFUSED,))
+    is_refused = says == (_REFUSED,)
+    assert err.count("does not start here") == (1 if is_refused else 0)
 
 
 def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(

@@ -119,9 +119,11 @@ def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
     stage = "refused" if state == "unknown" else "no-candidates"
     assert found["stage"] == stage
     if state in ("nowhere", "too-large", "full"):
-        (conflict,) = found["conflicts"]
-        assert conflict["requirements"] == [requirement["number"]]
-        assert conflict["ever"] == (state != "full")
+        conflict = {
+            "requirements": [requirement["number"]],
+            "ever": state != "full",
+        }
+        assert found["conflicts"] == [conflict]
     if state in ("nowhere", "too-large"):
         assert found["message"] == (
             "The only host does not meet all requirements, even if it were"

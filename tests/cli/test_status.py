@@ -393,8 +393,10 @@ def _with_entry_points(server: Served, *values: str, more: str = "") -> str:
 def test_entry_point_after_novas_own_filters_is_a_success(
     values: tuple[str, ...], server: Served, check: Check
 ) -> None:
-    code, _ = check(_with_entry_points(server, *values))["Entry point"]
+    text = _with_entry_points(server, *values)
+    code, details = check(text)["Entry point"]
     assert code == SUCCESS
+    assert "Write both lines" not in (details or "")
 
 
 def test_entry_point_before_novas_own_filters_is_a_warning(

@@ -179,6 +179,9 @@ def test_aggregate_is_open_to_a_request_that_requires_each_of_its_traits() -> (
     )
     some = pipeline("isolated_aggregates", aggregates=ISOLATED)
     assert not some.apply(spec).aggregates
+    destination = spec.requested_destination or Destination()
+    assert not destination.aggregates
+    assert not destination.forbidden_aggregates
 
 
 def test_trait_that_an_earlier_filter_requires_opens_an_aggregate() -> None:
@@ -214,8 +217,12 @@ def test_subnet_requires_a_host_in_an_aggregate_of_its_segment() -> None:
 
 
 def test_network_without_an_id_requires_nothing() -> None:
+    spec = with_network()
     some = pipeline("routed_networks", networks=NETWORKS)
-    assert not some.apply(with_network()).aggregates
+    assert not some.apply(spec).aggregates
+    destination = spec.requested_destination or Destination()
+    assert not destination.aggregates
+    assert not destination.forbidden_aggregates
 
 
 def test_source_names_the_network() -> None:

@@ -712,7 +712,9 @@ def test_address_bits_that_the_guest_cannot_have_are_refused(
     ids=["not written", "no meaning"],
 )
 @pytest.mark.parametrize(
-    ("properties", "extra_specs"), _WRONG_BITS.values(), ids=_WRONG_BITS
+    ("properties", "extra_specs"),
+    [({"hw_maxphysaddr_bits": "46"}, {}), *_WRONG_BITS.values()],
+    ids=["valid", *_WRONG_BITS],
 )
 def test_address_bits_are_checked_for_an_emulated_address_space_alone(
     properties: Properties, extra_specs: ExtraSpecs, mode: Properties

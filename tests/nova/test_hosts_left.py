@@ -221,14 +221,40 @@ def odd_host() -> list[Any]:
     return _hosts(Random(1))[1:2]  # noqa: S311 - no secret
 
 
+_NAMED = (
+    "NoValidHost: No valid host was found. The host filter OddFilter of this"
+    " cloud allows no host (OddFilter 0 of 1)."
+)
+
+
 def test_host_filter_of_another_package_is_named(
     start: Start, spec: Any, odd_host: list[Any]
 ) -> None:
     manager = _manager(start, "OddFilter", lines=("no_host_reason = counts",))
-    assert _ends(manager, spec, odd_host) == (
-        "NoValidHost: No valid host was found. The host filter OddFilter of"
-        " this cloud allows no host (OddFilter 0 of 1)."
-    )
+    assert _ends(manager, spec, odd_host) == _NAMED
+
+
+def test_host_filter_after_one_that_is_not_counted_is_named(
+    start: Start, spec: Any, odd_host: list[Any]
+) -> None:
+    lines = ("no_host_reason = counts",)
+    manager = _manager(start, "SealedFilter", "OddFilter", lines=lines)
+    assert _ends(manager, spec, odd_host) == _NAMED
+
+
+def test_next_requests_after_one_without_a_host_are_filtered(
+    start: Start, spec: Any, odd_host: list[Any]
+) -> None:
+    lines = ("no_host_reason = counts",)
+    manager = _manager(start, "SealedFilter", "OddFilter", lines=lines)
+    assert _ends(manager, spec, odd_host) == _NAMED
+    assert _ends(manager, spec, []) == "0 hosts"
+    assert _ends(manager, spec, odd_host, 1) == "0 hosts"
+    # Alternates.
+    assert _ends(manager, spec, odd_host, 1) == "0 hosts"
+    spec.project_id = "raises"
+    error = _ends(manager, spec, odd_host)
+    assert error == "ValueError: of the operator"
 
 
 def test_reason_is_left_out_without_hosts_and_for_a_second_server(

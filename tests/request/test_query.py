@@ -445,25 +445,28 @@ def test_encrypted_memory_is_impossible_without_q35_in_the_machine_type(
         allocation_candidates_query(spec)
 
 
-def _policy_with_a_port(group: str) -> str | None:
+def _with_a_port(group: str) -> RequestSpec:
     port = RequestGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
-    spec = spec_of(
+    return spec_of(
         extra_specs={"resources1:VGPU": "1", group: "1"},
         requested_resources=[port],
     )
-    return query.query_of(spec).policy
 
 
 def test_ignored_flavor_group_still_counts_for_the_default_group_policy() -> (
     None
 ):
-    assert _policy_with_a_port("resources2:NO_SUCH") is None
+    spec = _with_a_port("resources2:NO_SUCH")
+    assert query.query_of(spec).policy is None
+    assert "group_policy" not in allocation_candidates_query(spec)
 
 
 def test_flavor_group_with_a_line_break_in_its_class_is_none_for_nova() -> (
     None
 ):
-    assert _policy_with_a_port("resources2:NO\nSUCH") == "none"
+    spec = _with_a_port("resources2:NO\nSUCH")
+    assert query.query_of(spec).policy == "none"
+    assert "group_policy=none" in allocation_candidates_query(spec)
 
 
 def test_demand_of_a_request_is_the_one_that_its_query_writes() -> None:

@@ -46,27 +46,32 @@ _ALWAYS_REQUIRED = {
     "sound_model": [],
     "tpm_secret_security": [],
 }
-_UNSET: dict[str, dict[str, object]] = {
-    "no field": {},
-    "image is None": {"image": None},
-    "image without fields": {"image": objects.ImageMeta()},
-    "properties without fields": {
-        "image": objects.ImageMeta(properties=objects.ImageMetaProps())
-    },
-    "groups are None": {
-        "image": None,
-        "is_bfv": True,
-        "pci_requests": None,
-        "requested_resources": None,
-    },
-}
 
 
-@pytest.mark.parametrize("fields", _UNSET.values(), ids=_UNSET)
+def _unset_fields() -> dict[str, dict[str, object]]:
+    """Return new objects, so that no filter changes those of another case."""
+    return {
+        "no field": {},
+        "image is None": {"image": None},
+        "image without fields": {"image": objects.ImageMeta()},
+        "properties without fields": {
+            "image": objects.ImageMeta(properties=objects.ImageMetaProps())
+        },
+        "groups are None": {
+            "image": None,
+            "is_bfv": True,
+            "pci_requests": None,
+            "requested_resources": None,
+        },
+    }
+
+
+@pytest.mark.parametrize("unset", _unset_fields())
 @pytest.mark.parametrize(("name", "expected"), _ALWAYS_REQUIRED.items())
 def test_unset_nova_fields_add_no_requirements(
-    name: str, expected: list[str], fields: dict[str, object]
+    name: str, expected: list[str], unset: str
 ) -> None:
+    fields = _unset_fields()[unset]
     spec = objects.RequestSpec(flavor=nova_flavor(), **fields)
     decision = pipeline_of(name).apply(spec)
     assert [item.trait for item in decision.requirements] == expected
@@ -417,6 +422,13 @@ def test_group_is_of_the_host_if_it_requests_the_hosts_resources() -> None:
     assert request.is_of_host("cpu")
     assert not request.is_of_host("empty")
     assert not request.is_of_host("unknown")
+
+
+def test_group_without_the_field_of_resources_is_not_of_the_host() -> None:
+    group = _PLAIN(requester_id="p")
+    request = Request(_PLAIN(flavor=Flavor(), requested_resources=[group]))
+    assert not request.is_of_host("p")
+    assert not request.is_of_host("q")
 
 
 def test_property_without_a_value_is_kept() -> None:

@@ -177,6 +177,7 @@ def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_cache_that_fails_is_left_alone_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
     region = _Region()
     region.fail = _refuse
     fact = shared_fact(CountingReader(), 0, (SharedCache(region).store,))
@@ -187,6 +188,7 @@ def test_cache_that_fails_is_left_alone_with_one_warning(
 def test_cache_that_is_slow_is_left_alone_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     monkeypatch.setattr(f"{_MODULE}._LEFT_ALONE", 0.0)
     monkeypatch.setattr(f"{_MODULE}._SLOW", 0.001)
     region = _Region()

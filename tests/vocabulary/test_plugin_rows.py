@@ -146,7 +146,9 @@ def test_row_with_another_name_than_its_entry_point_is_refused(
     offer: Offer,
 ) -> None:
     problem = _problem_of({"yours": _row()}, offer)
-    assert "it calls itself 'mine'; its entry point must have" in problem
+    assert (
+        "it calls itself 'mine'; its entry point must have the same name"
+    ) in problem
 
 
 def test_row_with_the_name_of_a_bundled_row_is_refused(offer: Offer) -> None:

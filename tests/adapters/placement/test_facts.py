@@ -228,6 +228,22 @@ def test_what_one_process_has_read_is_the_same_for_another_with_these_options(
     assert any(values["reports"].unreported.values()) is not is_other
 
 
+def test_what_one_process_has_read_stays_where_others_read_with_other_options() -> (
+    None
+):
+    stores = (cache(InheritedStore),)
+    traits = {"CUSTOM_OWNER_US", *names_with(REPORTED, wanted_by(**_OTHERS))}
+    with EmbeddedPlacement(fleet_of([traits])) as placement:
+        observed = Observed(placement)
+        ours = placement_facts(conf_with(**_OURS), observed.client)
+        others = placement_facts(conf_with(**_OTHERS), observed.client)
+        our_values = _values(shared(ours, 60, stores))
+        other_values = _values(shared(others, 60, stores))
+        observed.hook = answering((500, {}))
+        assert _values(shared(ours, 60, stores)) == our_values
+        assert _values(shared(others, 60, stores)) == other_values
+
+
 _GROUPS_READ = [[0]] * len(
     wanted_groups(*configured_filters(conf_with(**_OURS)))
 )

@@ -80,21 +80,24 @@ def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
     )
 
 
-_OPERATIONS = cases("""
-# State | last error | uncertain
-active         |                                              |
-servicing      |                                              |
-service failed |                                              | yes
-active         | By request, the service operation was aborted | yes
-""")
+_ABORTED = "By request, the service operation was aborted"
 
 
-@pytest.mark.parametrize(("state", "error", "uncertain"), _OPERATIONS)
+@pytest.mark.parametrize(
+    ("fields", "is_uncertain"),
+    [
+        ({"provision_state": "active", "last_error": None}, False),
+        ({"provision_state": "active", "last_error": _ABORTED}, True),
+        ({"provision_state": "servicing"}, False),
+        ({"provision_state": "service failed"}, True),
+    ],
+    ids=["no-error", "aborted", "servicing", "service-failed"],
+)
 def test_bios_settings_are_uncertain_after_an_operation_that_failed(
-    state: str, error: str, uncertain: str
+    fields: dict[str, Any], *, is_uncertain: bool
 ) -> None:
-    node = _node(provision_state=state, last_error=error or None)
-    assert facts_from_node(node).bios_may_differ == bool(uncertain)
+    facts = facts_from_node(_node(**fields))
+    assert facts.bios_may_differ is is_uncertain
 
 
 def test_hardware_type_of_this_library_is_that_of_ironic() -> None:
@@ -218,8 +221,9 @@ def test_an_unknown_cpu_arch_is_warned_of_and_leaves_all_else_of_the_node(
 ) -> None:
     """As in Nova: one property must not end the report of the others."""
     properties = {**_NODE["properties"], "cpu_arch": "x86\x1b"}
-    facts = facts_from_node({**_NODE, "properties": properties})
-    assert facts == replace(facts_from_node(_NODE), architecture="")
+    bios = json.loads(_SHORT)
+    facts = facts_from_node({**_NODE, "properties": properties}, bios)
+    assert facts == replace(facts_from_node(_NODE, bios), architecture="")
     (message,) = caplog.messages
     assert message.startswith(
         r"Node 6d85703a-565d-469a-96ce-30b6de53079d: properties.cpu_arch is"
@@ -276,6 +280,7 @@ def test_invalid_node_error_names_the_field(
 def test_document_that_is_no_node_is_an_error(
     node: object, problem: str
 ) -> None:
+    assert _problem(node).startswith(f"node: {problem}")
     assert _problem(node, path="a.json").startswith(f"a.json: {problem}")
 
 

@@ -321,11 +321,6 @@ def test_audit_counts_and_unused_hosts_match_placement(
         # MEMORY_MB.
         fleet = with_plenty(fleet)
         flavors = [Flavor(1, 1, name="")]
-    lines = {
-        (name, line.flavor): line
-        for line in result.lines
-        for name in line.names
-    }
     index = HostIndex.by_capability(this.fleet, [])
     had: set[str] = set()
     has: set[str] = set()
@@ -333,7 +328,11 @@ def test_audit_counts_and_unused_hosts_match_placement(
         cloud = Cloud(placement)
         for request in product(this.images, flavors):
             image, flavor = request
-            line = lines[str(image.name), str(flavor.name)]
+            (line,) = [
+                each
+                for each in result.lines
+                if image.name in each.names and each.flavor == flavor.name
+            ]
             before, after = check(cloud, line, index, request, this.change)
             had |= before
             has |= after

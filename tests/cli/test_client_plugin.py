@@ -4,11 +4,9 @@
 costs little where they are not used.
 """
 
-import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from os_prefilter_agent.cli.context import CloudCommand
 from os_prefilter_tools.cli.main import COMMANDS
@@ -63,36 +61,3 @@ def test_loading_all_commands_imports_no_service() -> None:
         "requests",
         "sqlalchemy",
     }
-
-
-def test_client_without_a_cloud_says_what_to_run(tmp_path: Path) -> None:
-    """The client itself only misses a value."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("OS_")
-    }
-    client = [
-        sys.executable,
-        "-m",
-        "openstackclient.shell",
-        "prefilter",
-        "candidates",
-        "--property",
-        "x=y",
-    ]
-    environment["HOME"] = str(tmp_path)
-    found = subprocess.run(
-        client,
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-        timeout=600,
-    )
-    assert found.returncode == 1
-    assert (
-        "Without a cloud, run 'os-prefilter' instead of 'openstack prefilter'"
-        in found.stderr
-    )

@@ -42,6 +42,12 @@ def test_candidates_come_from_the_cloud_the_openstack_client_uses(
             "unrecognized arguments: --bogus",
         ),
         (["explain", "--image", "x"], "", "The cloud cannot be used: "),
+        (
+            ["candidates", "--property", "x=y"],
+            "",
+            "Without a cloud, run 'os-prefilter' instead of 'openstack"
+            " prefilter'",
+        ),
     ],
 )
 def test_client_exits_with_code_1_and_no_traceback_on_errors(

@@ -11,8 +11,6 @@ load what only nova-scheduler needs.
 
 from typing import TYPE_CHECKING, Any
 
-from os_prefilter.adapters.nova_conf import incompatible_nova
-
 if TYPE_CHECKING:
     from os_prefilter.nova.activation import activate
     from os_prefilter.nova.weigher import PreferredTraits
@@ -27,6 +25,10 @@ def __getattr__(name: str) -> Any:
     try:
         from os_prefilter.nova import activation, weigher  # noqa: PLC0415
     except ImportError as problem:
+        from os_prefilter.adapters.nova_conf import (  # noqa: PLC0415
+            incompatible_nova,
+        )
+
         raise ImportError(incompatible_nova(problem)) from problem
     return {
         "PreferredTraits": weigher.PreferredTraits,

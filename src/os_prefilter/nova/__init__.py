@@ -25,6 +25,10 @@ def __getattr__(name: str) -> Any:
     try:
         from os_prefilter.nova import activation, weigher  # noqa: PLC0415
     except ImportError as problem:
+        # Of Nova it may lack what another release has; other packages say
+        # what is wrong with them.
+        if not (problem.name or "").startswith("nova."):
+            raise
         from os_prefilter.adapters.nova_conf import (  # noqa: PLC0415
             incompatible_nova,
         )

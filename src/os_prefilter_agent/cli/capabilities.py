@@ -366,10 +366,11 @@ class PlacementReport:
 
     def read_wanted(self) -> frozenset[str]:
         """Read what schedulers want; return the architectures to emulate."""
-        self._wanted = frozenset()
+        # Kept only once it is read: Placement may not respond.
+        wanted: frozenset[str] = frozenset()
         if not self._asked.remove:
-            self._wanted = self._client.wanted()
-        wanted = self._wanted
+            wanted = self._client.wanted()
+        self._wanted = wanted
         if self._provider:
             wanted |= self._provider.recently_wanted()
         self._emulated = emulated_in(wanted)

@@ -89,7 +89,12 @@ def as_json(offer: Offer, *, count: bool = False) -> str:
         document |= {"by": offer.by, "places": list(offer.places)}
     document["properties"] = properties = []
     for each in offer.properties:
-        fields = {name: part for name, part in each._asdict().items() if part}
+        # The values come last: they are long.
+        fields = {
+            name: part
+            for name, part in each._asdict().items()
+            if part and name != "values"
+        }
         fields["values"] = [
             _value(value, offer, count=count) for value in each.values
         ]

@@ -3,6 +3,7 @@
 """What the page for a reviewer of security says of Nova's processes is all."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from inspect import isclass
@@ -148,3 +149,19 @@ def test_page_names_each_entry_point_that_a_service_loads() -> None:
     }
     for name in groups:
         assert f"``{name}``" in _SECTION
+
+
+def test_nova_api_does_not_load_what_only_nova_scheduler_needs() -> None:
+    script = (
+        "import sys, os_prefilter.nova.extra_spec_validators;"
+        " print(*(name for name in sys.modules if"
+        " name.startswith(('nova.scheduler', 'os_prefilter.nova.'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=600,
+    )
+    assert done.stdout.split() == ["os_prefilter.nova.extra_spec_validators"]

@@ -136,13 +136,14 @@ def call_filter(
 
 def _is_well_formed(result: Requirements) -> bool:
     # In one pass: an iterator that a filter returns by mistake has no second.
-    for requirement in result.requirements:
-        if not isinstance(requirement, Requirement):
-            return False
-        if not isinstance(requirement.required, bool):
-            return False
-    return _are(Preference, result.preferences) and _are(
-        AggregateRequirement, result.aggregates
+    are_requirements = all(
+        isinstance(each, Requirement) and isinstance(each.required, bool)
+        for each in result.requirements
+    )
+    return (
+        are_requirements
+        and _are(Preference, result.preferences)
+        and _are(AggregateRequirement, result.aggregates)
     )
 
 

@@ -489,3 +489,18 @@ def test_forbidden_aggregate_of_another_spelling_is_the_same_to_placement(
     others = _hosts(embedded, "noop", RACK) - members
     licensed = {"trait:CUSTOM_LICENSED": "required"}
     assert _hosts(embedded, "isolated_aggregates", uuid, **licensed) == others
+
+
+@pytest.mark.parametrize(
+    ("uuids", "described"),
+    [
+        ([A], "aggregate rack-1"),
+        ([B, A], "aggregates rack-1, rack-2"),
+    ],
+    ids=["one", "two"],
+)
+def test_aggregates_are_described_by_name_in_their_number(
+    uuids: list[str], described: str
+) -> None:
+    known = HostAggregates(names={A: "rack-1", B: "rack-2"})
+    assert known.describe(uuids) == described

@@ -4,7 +4,7 @@
 
 nova-scheduler is not asked.
 
-A filter that reads of a host what no API shows leaves the host, and is told
+A filter that reads of a host what no API shows leaves the host, and is named
 with what it read.
 """
 

@@ -331,8 +331,10 @@ def test_config_drive_on_a_bus_that_the_machine_type_lacks_is_noted() -> None:
     """It is a CD-ROM but with ``config_drive_format = vfat`` in the host's
     nova.conf, which no request says.
     """
-    (note,) = _notes(_with_config_drive("q35", "ide"))
-    assert note.startswith(
+    spec = _with_config_drive("q35", "ide")
+    (note,) = remarks_in_nova(Request(spec), Options())
+    assert note.warn
+    assert str(note).startswith(
         "image property hw_cdrom_bus=ide: the config drive is a CD-ROM by"
         " default, and with image property hw_machine_type=q35 no guest has"
         " one"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from os_prefilter import (
+    Destination,
     Flavor,
     Image,
     RequestSpec,
@@ -21,7 +22,10 @@ from os_prefilter.common.errors import (
     UnknownValue,
 )
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.request.row_requirements import require_rows
+from os_prefilter.request.row_requirements import (
+    forbid_incapable_hosts,
+    require_rows,
+)
 from os_prefilter.request.values import rows_of, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.service.loading import installed_filters
@@ -300,6 +304,24 @@ def test_default_machine_types_without_a_device_are_forbidden() -> None:
         (f"CUSTOM_COMPUTE_DEFAULT_MACHINE_{family}", False, "root")
         for family in defaults
     ]
+
+
+@pytest.mark.parametrize("resizes", [True, False], ids=["resize", "moves"])
+def test_resize_to_a_flavor_with_secure_boot_forbids_hosts_like_a_new_server(
+    resizes: bool,
+) -> None:
+    """A server that moves with its flavor has lived without Secure Boot."""
+    spec = spec_of(
+        extra_specs={"os:secure_boot": "required"},
+        requested_destination=Destination(cell="one"),
+    )
+    request = Request(spec, has_new_flavor=resizes)
+    options = Options(nova_builds_guests=True, reported_traits=("*",))
+    rows = [BY_NAME["secure_boot"]]
+    found = forbid_incapable_hosts(request, rows, options).requirements
+    forbidden = {each.trait for each in found}
+    assert ("HW_ARCH_X86_64" in forbidden) is resizes
+    assert ("CUSTOM_COMPUTE_DEFAULT_MACHINE_PC" in forbidden) is resizes
 
 
 def test_i686_requires_traits_of_its_own() -> None:

@@ -172,38 +172,34 @@ def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature() ->
         as_filter("mine", _stranger)
 
 
-def _filters() -> list[str]:
-    """Return the names of our filters: those of the files that define one, and
-    those that are installed.
+def _filters() -> list[tuple[str, str]]:
+    """Return the names of our filters, and the module of each: those that a
+    module defines, and those that are installed.
     """
-    modules = (
-        import_module(f"os_prefilter.filters.{each.name}")
-        for each in iter_modules(filters.__path__)
-    )
-    found = {
-        (name := each.__name__.rpartition(".")[2]): getattr(each, name, None)
-        for each in modules
-    }
-    ours = {
-        name
-        for name, target in installed_filters().items()
-        if target.startswith("os_prefilter.")
-    }
-    functions = {
-        name: each for name, each in found.items() if isfunction(each)
-    }
-    return sorted(
-        ours
-        | {
-            n
-            for n, each in functions.items()
-            if signature(each).return_annotation is Requirements
-        }
-    )
+    found = set()
+    for name, target in installed_filters().items():
+        if target.startswith("os_prefilter."):
+            found.add((name, target.partition(":")[0]))
+    for each in iter_modules(filters.__path__):
+        module = import_module(f"os_prefilter.filters.{each.name}")
+        for name, function in vars(module).items():
+            is_its_own = (
+                isfunction(function)
+                and function.__module__ == module.__name__
+                and not name.startswith("_")
+            )
+            if (
+                is_its_own
+                and signature(function).return_annotation is Requirements
+            ):
+                found.add((name, module.__name__))
+    return sorted(found)
 
 
-@pytest.mark.parametrize("name", _filters())
-def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
+@pytest.mark.parametrize(("name", "module"), _filters())
+def test_filter_has_all_that_a_filter_of_this_project_has(
+    name: str, module: str
+) -> None:
     here = Path(__file__)
     tests = "".join(
         path.read_text(encoding="utf-8")
@@ -211,7 +207,7 @@ def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
         if path != here
     )
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    target = f"os_prefilter.{'rules.filter' if name == 'rules' else f'filters.{name}'}:{name}"
+    target = f"{module}:{name}"
     has = {
         f'its entry point in pyproject.toml, {name} = "{target}", installed again with: pip install -e .': (
             installed_filters().get(name) == target
@@ -219,7 +215,7 @@ def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
         "a docstring, of which 'os-prefilter filter list' shows the first line": bool(
             as_filter(
                 name,
-                getattr(import_module(target.partition(":")[0]), name),
+                getattr(import_module(module), name),
                 None,
             ).summary
         ),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Request filters, one file each.
+"""Request filters.
 
 A filter is a function that gets a read-only view of the request and returns
 what it requires of a host::
@@ -18,9 +18,9 @@ deployment that the embedding service provides
 
 ``docs/contribute.rst`` lists what a new one needs, its entry point above all.
 A device model needs no filter, but a row in :mod:`os_prefilter.vocabulary` and
-a result of each reporter. ``noop.py`` is the smallest filter,
-``packed_virtqueue.py`` one that requires a row, ``remote_managed_ports.py``
-one that declares what else it reads.
+a result of each reporter. ``row_filters.py`` has the filters that are rows and
+nothing else; any other is one file. ``noop.py`` is the smallest,
+``remote_managed_ports.py`` one that declares what else it reads.
 
 Functions written the Nova way, ``f(context, request_spec) -> bool``, which
 change the request spec themselves, are accepted under the same entry point

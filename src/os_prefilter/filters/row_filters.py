@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Filters that require rows of the vocabulary, or one trait, alone."""
+"""Filters that require rows of the vocabulary, or one trait, alone.
+
+Which rows each requires, the rows say (``required_by``).
+"""
+
+from collections.abc import Callable
 
 import os_traits
 
-from os_prefilter.request.filter_contract import Declaration
+from os_prefilter.request.filter_contract import NOTHING_SPECIAL, Declaration
 from os_prefilter.request.requirements import Requirements, forbid
 from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.request.values import rows_of
@@ -12,20 +17,51 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.options import Options
 
 
-def accelerators(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_ACCELERATORS where the flavor names a device profile.
+def _require_rows_of(
+    name: str, summary: str, declaration: Declaration = NOTHING_SPECIAL
+) -> Callable[..., Requirements]:
+    def require(request: Request, *, options: Options) -> Requirements:
+        return require_rows(request, rows_of(request, name), options)
 
-    Hosts whose compute service can attach accelerators have it.
-    """
-    return require_rows(request, rows_of(request, "accelerators"), options)
+    require.__name__ = name
+    require.__doc__ = summary
+    return declaration(require)
 
 
-_ANSWER = forbid(
+accelerators = _require_rows_of(
+    "accelerators",
+    "Require COMPUTE_ACCELERATORS where the flavor names a device profile.",
+)
+ephemeral_encryption = _require_rows_of(
+    "ephemeral_encryption",
+    "Require encryption of ephemeral disks, and its format if one is named.",
+)
+image_type = _require_rows_of(
+    "image_type",
+    "Require COMPUTE_IMAGE_TYPE_*: the image's disk format.",
+)
+packed_virtqueue = _require_rows_of(
+    "packed_virtqueue",
+    "Require COMPUTE_NET_VIRTIO_PACKED where packed virtqueues are on.",
+)
+sound_model = _require_rows_of(
+    "sound_model",
+    "Require the sound model of hw_sound_model or hw:sound_model.",
+    # The filter image_metadata includes it.
+    Declaration(by_default=False),
+)
+tpm_secret_security = _require_rows_of(
+    "tpm_secret_security",
+    "Require hw:tpm_secret_security where an emulated TPM is requested.",
+)
+
+_NOT_DISABLED = forbid(
     os_traits.COMPUTE_STATUS_DISABLED,
     "every request: no disabled compute service",
 )
 
 
+# Not a row: no value of a request decides, and no driver reports the trait.
 @Declaration(
     only_new=True,
     other_traits=lambda _options: (os_traits.COMPUTE_STATUS_DISABLED,),
@@ -35,52 +71,4 @@ def compute_status(request: Request) -> Requirements:  # noqa: ARG001
 
     Nova puts the trait on their provider.
     """
-    return _ANSWER
-
-
-def ephemeral_encryption(
-    request: Request, *, options: Options
-) -> Requirements:
-    """Require encryption of ephemeral disks, and its format if one is named.
-
-    A format alone requires nothing, as in Nova.
-    """
-    return require_rows(
-        request, rows_of(request, "ephemeral_encryption"), options
-    )
-
-
-def image_type(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_IMAGE_TYPE_*: the image's disk format.
-
-    Nothing when booting from a volume, where the host reads no image.
-    """
-    return require_rows(request, rows_of(request, "image_type"), options)
-
-
-def packed_virtqueue(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_NET_VIRTIO_PACKED where packed virtqueues are on.
-
-    Flavor or image switches them on.
-    """
-    return require_rows(request, rows_of(request, "packed_virtqueue"), options)
-
-
-# The filter image_metadata includes it.
-@Declaration(by_default=False)
-def sound_model(request: Request, *, options: Options) -> Requirements:
-    """Require the sound model of hw_sound_model or hw:sound_model.
-
-    Nova's filter knows virtio only.
-    """
-    return require_rows(request, rows_of(request, "sound_model"), options)
-
-
-def tpm_secret_security(request: Request, *, options: Options) -> Requirements:
-    """Require hw:tpm_secret_security where an emulated TPM is requested.
-
-    By default it is "user".
-    """
-    return require_rows(
-        request, rows_of(request, "tpm_secret_security"), options
-    )
+    return _NOT_DISABLED

@@ -255,6 +255,19 @@ def test_missing_package_error_names_the_extras_to_install(
     )
 
 
+def test_report_on_a_node_names_the_extra_that_has_the_sdk(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("openstack", "os_prefilter.adapters.ironic.")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "openstack", None)
+    argv = "capabilities report --driver ironic --node n --os-cloud c"
+    assert main(argv.split()) == 1
+    err = capsys.readouterr().err
+    assert "pip install '.[cli]' in the repository" in err
+
+
 class Libvirt:
     """A libvirt whose version a file has; it is down without the file."""
 

@@ -26,6 +26,7 @@ from os_prefilter_agent.cli.context import (
     CloudCommand,
     Context,
     add_repeatable,
+    needs_packages,
     option_name,
 )
 
@@ -198,10 +199,14 @@ def node_of(context: Context, node: str) -> "IronicNode":
     :raises ConfigurationError: if the cloud cannot be used
     :raises IronicError: if its Ironic does not respond
     """
-    # Late: the SDK takes a second to import.
-    from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
+    # The extra of the SDK, which a report on a host does without.
+    with needs_packages("cli"):
+        # Late: the SDK takes a second to import.
+        from os_prefilter.adapters.ironic.node import (  # noqa: PLC0415
+            IronicNode,
+        )
 
-    return IronicNode.of(context.connection, node)
+        return IronicNode.of(context.connection, node)
 
 
 @dataclass(frozen=True)

@@ -466,6 +466,16 @@ def test_advice_for_same_subtree_names_the_groups(
     assert "named by the request" not in out
 
 
+@pytest.mark.parametrize("command", ["diagnose", "explain", "candidates"])
+def test_command_warns_once_of_an_extra_spec_that_it_reads_several_times(
+    command: str, capsys: Capture
+) -> None:
+    argv = (command, "--extra-spec", "resources:VCPU=abc", "-f", "json")
+    assert main(argv) == 0
+    err = capsys.readouterr().err
+    assert err.count("'resources:VCPU'='abc' is left out") == 1
+
+
 def test_novas_host_filters_load_without_warnings_of_other_libraries() -> None:
     code = (
         "from os_prefilter_tools.cli.diagnose import _load_nova_filters;"

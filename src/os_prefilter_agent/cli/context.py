@@ -7,6 +7,7 @@ The context has the cloud, the notes and the progress. ``--os-cloud``, else
 """
 
 import argparse
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -263,6 +264,7 @@ class CloudCommand(Command):
         )
         with (
             needs_packages(self.extras),
+            _without_repeated_warnings(),
             (
                 deadline(seconds or TIMEOUT)
                 if is_remote or seconds
@@ -318,6 +320,39 @@ class CloudCommand(Command):
                 " prefilter'."
             ) from error
         return connection
+
+
+@contextmanager
+def _without_repeated_warnings() -> Iterator[None]:
+    """Log each warning of the library once.
+
+    A command reads its request several times: for the filters, for the query.
+    """
+    handlers = list(logging.getLogger().handlers)
+    filters = [_RepeatFilter() for _ in handlers]
+    for handler, new in zip(handlers, filters, strict=True):
+        handler.addFilter(new)
+    try:
+        yield
+    finally:
+        for handler, new in zip(handlers, filters, strict=True):
+            handler.removeFilter(new)
+
+
+class _RepeatFilter(logging.Filter):
+    """Drop a warning of the library that the handler has had before."""
+
+    def __init__(self) -> None:
+        super().__init__("os_prefilter")
+        self._logged: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING or not super().filter(record):
+            return True
+        text = record.getMessage()
+        is_new = text not in self._logged
+        self._logged.add(text)
+        return is_new
 
 
 def default_cloud() -> str | None:

@@ -22,11 +22,8 @@ from nova.scheduler.host_manager import HostState
 
 from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.nova import host_filters
-from os_prefilter.service.hosts_left import (
-    SUBJECTS,
-    CapacityCheck,
-    left_by_filters,
-)
+from os_prefilter.service.capacity import CapacityCheck
+from os_prefilter.service.hosts_left import SUBJECTS, left_by_filters
 from os_prefilter_tools.adapters.cloud import nova_filters
 from tests.conftest import spec_of, times
 from tests.support.nova_objects import nova_spec
@@ -551,7 +548,7 @@ def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(
         return 0
 
     monkeypatch.setattr(
-        "os_prefilter.service.hosts_left.time.monotonic", lambda: now
+        "os_prefilter.service.capacity.time.monotonic", lambda: now
     )
     check = CapacityCheck(
         ask, ask, lambda _query: frozenset(), records=False, counts=False
@@ -560,7 +557,7 @@ def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(
         check._ask(ask, [("a", "b")])
     assert asked == [(2.5, "a=b"), (44.5, "a=b")]
     # All are forgotten before there are too many.
-    monkeypatch.setattr("os_prefilter.service.hosts_left._MOST_REMEMBERED", 2)
+    monkeypatch.setattr("os_prefilter.service.capacity._MOST_REMEMBERED", 2)
     for name in "acda":
         check._ask(ask, [(name, "b")])
     assert [query for _, query in asked[2:]] == ["c=b", "d=b", "a=b"]

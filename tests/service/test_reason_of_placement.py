@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import NoHostLeft
-from os_prefilter.service.hosts_left import CAPACITY, CapacityCheck
+from os_prefilter.service.capacity import CAPACITY, CapacityCheck
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import (
     Fleet,

@@ -33,13 +33,9 @@ from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.request.fields import clone_of
+from os_prefilter.service.capacity import CapacityCheck, not_known
 from os_prefilter.service.deployment_facts import ask_in_time
-from os_prefilter.service.hosts_left import (
-    HOST_FILTERS,
-    CapacityCheck,
-    left_by_filters,
-    not_known,
-)
+from os_prefilter.service.hosts_left import HOST_FILTERS, left_by_filters
 from os_prefilter.service.request_events import RequestEvent
 from os_prefilter.service.service import Service
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.pipeline.decision import Decision, Run
-from os_prefilter.service.no_host import RootDemand
+from os_prefilter.service.answer import RootDemand
 
 
 class CachedDecision(NamedTuple):

@@ -27,6 +27,7 @@ from os_prefilter.service import (
     known_traits,
     trait_scope,
 )
+from os_prefilter.service.answer import NoHostCheck, root_demand
 from os_prefilter.service.conf import (
     GROUP,
     options_from,
@@ -48,7 +49,6 @@ from os_prefilter.service.kept_machine_type import (
 )
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
-from os_prefilter.service.no_host import NoHostCheck, root_demand
 from os_prefilter.service.request_events import (
     CachedDecision,
     Observer,

@@ -28,9 +28,9 @@ from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service import Service
+from os_prefilter.service.answer import NoHostCheck, RootDemand
 from os_prefilter.service.host_traits import MOST_HOSTS, HostTraits, Traits
 from os_prefilter.service.loading import as_filter, load_filters
-from os_prefilter.service.no_host import NoHostCheck, RootDemand
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
@@ -437,7 +437,7 @@ def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
         if "%21COMPUTE_STATUS_DISABLED" in url and "NE2K_PCI" in url:
             raise SystemExit
 
-    caplog.set_level(logging.INFO, "os_prefilter.service.no_host")
+    caplog.set_level(logging.INFO, "os_prefilter.service.answer")
     observed = Observed(placement)
     pipeline = _pipeline(observed)
     for hook, rejected in (
@@ -450,7 +450,7 @@ def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
     told = [
         each.getMessage()
         for each in caplog.records
-        if each.name == "os_prefilter.service.no_host"
+        if each.name == "os_prefilter.service.answer"
     ]
     warning = (
         "Whether any host serves a request is not known, so such requests are"

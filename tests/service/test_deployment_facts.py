@@ -15,6 +15,7 @@ import pytest
 from os_prefilter import (
     NOTHING,
     Decision,
+    Destination,
     Request,
     Requirements,
     forbid,
@@ -99,6 +100,35 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
     readings = readings_of(facts)
     assert [each.value for each in readings] == ["known"] * 3
     assert steps == ["begin"] * 3 + ["wait"] * 3
+
+
+def test_request_waits_once_for_all_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fact, the machine type of a server that moves, and whether it is
+    resized; here a fifth of a second in place of 5.
+    """
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.2)
+    may_end = threading.Event()
+
+    def hang(*_arguments: object) -> Any:
+        assert may_end.wait(60)
+
+    service = Service.from_conf(
+        conf_with(enabled_filters=["image_metadata"], reported_traits=["*"]),
+        {"reports": hang},
+        kept_machine_type=hang,
+        has_new_flavor=hang,
+    )
+    spec = spec_of({"hw_disk_bus": "ide"}, {"hw:cpu_policy": "shared"})
+    spec.requested_destination = Destination(cell="a cell")
+    begun = time.monotonic()
+    service.apply(spec)
+    assert 0.2 <= time.monotonic() - begun < 0.55
+    may_end.set()
+    assert "(no answer in 0.2 seconds)" in caplog.text
+    assert "kept_machine_type did not respond in 0.2 seconds" in caplog.text
+    assert "has_new_flavor did not respond in 0.2 seconds" in caplog.text
 
 
 def test_query_in_time_has_a_result_of_a_thread_of_that_name() -> None:

@@ -105,14 +105,15 @@ def latest_end() -> float:
 
 
 def ask_in_time(
-    call: Callable[[], T], name: str, until: float
+    call: Callable[[], T], name: str, until: float, who: str = "Placement"
 ) -> tuple[Future[T], str]:
-    """Query Placement for one request, which waits at most so long.
+    """Call what may block, for one request, which waits at most so long.
 
     :return: the future, and why it has no result: empty if it has one
 
     :param name: of the thread; the embedding service's client may wait longer
         than the request
+    :param who: responds
     """
     try:
         asked = start_thread(call, name)
@@ -124,7 +125,7 @@ def ask_in_time(
         # no Exception.
         error = asked.exception(min(PATIENCE, seconds_to(until)))
     except NotDoneError:
-        return asked, f"Placement did not respond in {PATIENCE:g} seconds"
+        return asked, f"{who} did not respond in {PATIENCE:g} seconds"
     return asked, describe_error(error) if error else ""
 
 
@@ -393,11 +394,14 @@ _reading_of = attrgetter("reading")
 
 
 def readings_of(
-    facts: Sequence[Fact], context: Any = None
+    facts: Sequence[Fact], context: Any = None, until: float = inf
 ) -> tuple[Reading, ...]:
     """Return the latest readings of facts.
 
     All that are due are queried at the same time.
+
+    :param until: when the request waits no longer, on the clock of
+        :func:`time.monotonic`
     """
     now = time.monotonic()
     for fact in facts:
@@ -407,6 +411,6 @@ def readings_of(
             pending = [(each, each.begin(context)) for each in facts]
             for each, query in pending:
                 if query:
-                    each.wait(query)
+                    each.wait(query, until)
             break
     return tuple(map(_reading_of, facts))

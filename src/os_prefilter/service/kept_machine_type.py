@@ -10,12 +10,14 @@ metadata, where the image names none, and never into the request spec. See ADR
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import describe_error, quote
+from os_prefilter.common.quoting import quote
 from os_prefilter.request.fields import field_of
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 from os_prefilter.vocabulary.options import Options
 
@@ -48,26 +50,34 @@ def may_be_required(options: Options) -> bool:
 
 
 def kept_machine_type(
-    look_up: MachineTypeOf | None, request_spec: Any, context: Any
+    look_up: MachineTypeOf | None,
+    request_spec: Any,
+    context: Any,
+    until: float,
 ) -> str | None:
     """Return the machine type that the server of a request keeps.
 
+    :param until: when the request waits no longer, on the clock of
+        :func:`time.monotonic`
     :return: ``UNKNOWN_MACHINE_TYPE`` if it is not known
     """
     if look_up is None:
         return UNKNOWN_MACHINE_TYPE
-    try:
-        machine_type = look_up(context, request_spec)
-    except (KeyboardInterrupt, SystemExit, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 - of the embedding service; eventlet's Timeout is no Exception
+    asked, problem = ask_in_time(
+        partial(look_up, context, request_spec),
+        "machine type",
+        until,
+        "kept_machine_type",
+    )
+    if problem:
         LOG.warning(
             "The machine type of the server %s is not known (%s): no host is"
             " excluded because of its default.",
             quote(field_of(request_spec, "instance_uuid")),
-            describe_error(error),
+            problem,
         )
         return UNKNOWN_MACHINE_TYPE
+    machine_type = asked.result()
     if machine_type is None:
         return None
     # One of no known family requires nothing, and is not the host's default

@@ -5,6 +5,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from operator import is_
 from typing import Any, NamedTuple
@@ -293,7 +294,13 @@ class Service:
             ),
         )
 
-    def apply(self, request_spec: Any, context: Any = None) -> Decision:
+    def apply(
+        self,
+        request_spec: Any,
+        context: Any = None,
+        *,
+        until: float | None = None,
+    ) -> Decision:
         """Run the filters and add what they require to ``request_spec``.
 
         After any error, ``request_spec`` is as it was.
@@ -302,10 +309,13 @@ class Service:
         running them, as long as the facts are the same. Where one is written
         the Nova way, all run each time.
 
-        It waits for facts and for Placement 5 seconds at most, in all; what is
+        It waits 5 seconds at most, in all: for facts, for what the embedding
+        service finds out about an existing server, and for Placement. What is
         not known by then excludes no host.
 
         :param context: handed to filters written the Nova way and to facts.
+        :param until: when the request waits no longer, on the clock of
+            :func:`time.monotonic`
         :raises RequestRejected: if the request cannot be scheduled as it is,
             or no host can serve it.
         :raises FilterFailed: if a filter raises an error of its own.
@@ -313,11 +323,11 @@ class Service:
         """
         cached = None
         is_cached = False
-        # The facts, the hosts that have the traits, and Placement's
-        # confirmation: one bound for all.
-        until = deployment_facts.latest_end() if self.no_host else inf
+        # One bound for all that it may wait for.
+        if until is None:
+            until = deployment_facts.latest_end()
         try:
-            cached, is_cached = self._decide_once(request_spec, context)
+            cached, is_cached = self._decide_once(request_spec, context, until)
             if self.no_host and cached.root_demand:
                 self.no_host.check(cached.root_demand, context, until)
             write(cached.decision.additions, request_spec)
@@ -342,7 +352,8 @@ class Service:
         Whether any host can serve it is not checked, and the decision is
         neither counted nor logged.
         """
-        return self._decide_once(request_spec, context)[0].decision
+        until = deployment_facts.latest_end()
+        return self._decide_once(request_spec, context, until)[0].decision
 
     def notify(self, event: RequestEvent) -> None:
         """Report the end of a request to metrics and history.
@@ -358,13 +369,13 @@ class Service:
                 )
 
     def _decide_once(
-        self, request_spec: Any, context: Any
+        self, request_spec: Any, context: Any, until: float
     ) -> tuple[CachedDecision, bool]:
         """Return the decision from the cache, or run the filters.
 
         :return: the decision, and whether it comes from the cache
         """
-        readings = deployment_facts.readings_of(self._facts, context)
+        readings = deployment_facts.readings_of(self._facts, context, until)
         snapshot = self._snapshot
         if not all(map(is_, snapshot.readings, readings)):
             # Replaced as a whole: what is being decided with earlier readings
@@ -377,12 +388,12 @@ class Service:
             and request.takes_default_machine_type
         )
         implied = self._implied_in(request)
-        is_resized = self._is_resized(request, request_spec, context)
+        is_resized = self._is_resized(request, request_spec, context, until)
         if keeps or implied or is_resized:
             kept = None
             if keeps:
                 kept = kept_machine_type(
-                    self.machine_type_of, request_spec, context
+                    self.machine_type_of, request_spec, context, until
                 )
             request = Request(
                 request_spec, kept, self._reads, implied, is_resized
@@ -396,7 +407,7 @@ class Service:
         )
 
     def _is_resized(
-        self, request: Request, request_spec: Any, context: Any
+        self, request: Request, request_spec: Any, context: Any, until: float
     ) -> bool:
         # Only extra specs can be a reason to reject a resize.
         if (
@@ -406,14 +417,18 @@ class Service:
             or not request.extra_specs
         ):
             return False
-        try:
-            return self.has_new_flavor(context, request_spec)
-        except Exception as error:  # noqa: BLE001 - of the embedding service
+        asked, problem = deployment_facts.ask_in_time(
+            partial(self.has_new_flavor, context, request_spec),
+            "is resized",
+            until,
+            "has_new_flavor",
+        )
+        if problem:
             LOG.warning(
-                "Failed to find out whether a server is resized: %s",
-                describe_error(error),
+                "Failed to find out whether a server is resized: %s", problem
             )
             return False
+        return asked.result()
 
     def _implied_in(self, request: Request) -> dict[str, str]:
         if not self.implied_by:

@@ -11,117 +11,104 @@ from os_prefilter.vocabulary import HPET
 from tests.conftest import (
     ExtraSpecs,
     Properties,
+    Required,
     pipeline_of,
     required_by,
     spec_of,
 )
 
 _HPET = f"trait:{HPET}"
-_REQUIRED: dict[str, tuple[Properties, ExtraSpecs]] = {
-    "text": ({"hw_time_hpet": "true"}, {}),
-    "boolean": ({"hw_time_hpet": True}, {}),
-    "number": ({"hw_time_hpet": 1}, {}),
-    "trait of the image": ({_HPET: "required"}, {}),
-    "trait of the flavor": ({}, {_HPET: "required"}),
-    "property and trait": ({"hw_time_hpet": "on"}, {_HPET: "required"}),
-    "trait of a group of the host": (
-        {},
-        {"resources1:VCPU": "1", f"trait1:{HPET}": "required"},
-    ),
-    "forbidden on a device": (
-        {"hw_time_hpet": "on"},
-        {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "forbidden"},
-    ),
-    "forbidden on another provider of the host": (
-        {"hw_time_hpet": "on"},
-        {
-            "resources1:MEM_ENCRYPTION_CONTEXT": "1",
-            f"trait1:{HPET}": "forbidden",
-        },
-    ),
-}
-_NOT_REQUIRED: dict[str, tuple[Properties, ExtraSpecs]] = {
-    "nothing": ({}, {}),
-    "switched off": ({"hw_time_hpet": "false"}, {}),
-    "trait of a device": (
-        {},
-        {"resources1:VGPU": "1", f"trait1:{HPET}": "required"},
-    ),
-    "switched off, and required of a device": (
-        {"hw_time_hpet": "off"},
-        {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "required"},
-    ),
-    "forbidden": ({}, {_HPET: "forbidden"}),
-    "switched off and forbidden": (
-        {"hw_time_hpet": "off"},
-        {_HPET: "forbidden"},
-    ),
-}
+_ON = {"hw_time_hpet": "on"}
+_OFF = {"hw_time_hpet": "off"}
+_TRUE = {"hw_time_hpet": "true"}
+_FALSE = {"hw_time_hpet": "false"}
+_REQUIRED = {_HPET: "required"}
+_FORBIDDEN = {_HPET: "forbidden"}
 
 
-@pytest.mark.parametrize(
-    ("properties", "extra_specs"), _REQUIRED.values(), ids=_REQUIRED
-)
-def test_hpet_is_required_by_the_image_property_or_the_explicit_trait_of_the_host(
-    properties: Properties, extra_specs: ExtraSpecs
-) -> None:
-    """Also without the trait in reported_traits: enabling the filter is the
-    statement.
+def _in_group(suffix: str, resource: str, rule: str) -> ExtraSpecs:
+    resources = f"resources{suffix}:{resource}"
+    return {resources: "1", f"trait{suffix}:{HPET}": rule}
+
+
+def _found(properties: Properties, extra_specs: ExtraSpecs) -> Required:
+    """Return what is required without the trait in reported_traits: enabling
+    the filter is the statement.
     """
     spec = spec_of(properties, extra_specs)
-    found = required_by("hpet", spec, reported_traits=[])
-    assert found == [(HPET, True, "root")]
+    return required_by("hpet", spec, reported_traits=[])
 
 
 @pytest.mark.parametrize(
-    ("properties", "extra_specs"), _NOT_REQUIRED.values(), ids=_NOT_REQUIRED
+    "properties",
+    [_TRUE, {"hw_time_hpet": True}, {"hw_time_hpet": 1}, _REQUIRED],
+    ids=["text", "boolean", "number", "trait"],
 )
-def test_hpet_is_not_required_without_property_or_trait_of_the_host(
+def test_hpet_is_required_by_the_image(properties: Properties) -> None:
+    assert _found(properties, {}) == [(HPET, True, "root")]
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs"),
+    [
+        ({}, _REQUIRED),
+        (_ON, _REQUIRED),
+        ({}, _in_group("1", "VCPU", "required")),
+    ],
+    ids=["trait", "property and trait", "trait of a group of the host"],
+)
+def test_hpet_is_required_by_a_trait_of_the_host_in_the_flavor(
     properties: Properties, extra_specs: ExtraSpecs
 ) -> None:
-    spec = spec_of(properties, extra_specs)
-    assert required_by("hpet", spec, reported_traits=[]) == []
+    assert _found(properties, extra_specs) == [(HPET, True, "root")]
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        _in_group("_gpu", "VGPU", "forbidden"),
+        _in_group("1", "MEM_ENCRYPTION_CONTEXT", "forbidden"),
+    ],
+    ids=["device", "another provider of the host"],
+)
+def test_hpet_is_required_though_another_provider_must_not_have_it(
+    extra_specs: ExtraSpecs,
+) -> None:
+    assert _found(_ON, extra_specs) == [(HPET, True, "root")]
+
+
+@pytest.mark.parametrize(
+    "properties", [{}, _FALSE, _OFF], ids=["nothing", "false", "off"]
+)
+@pytest.mark.parametrize(
+    "extra_specs", [{}, _FORBIDDEN], ids=["no trait", "forbidden"]
+)
+def test_hpet_is_not_required_without_property_or_trait(
+    properties: Properties, extra_specs: ExtraSpecs
+) -> None:
+    assert _found(properties, extra_specs) == []
+
+
+@pytest.mark.parametrize("properties", [{}, _OFF], ids=["nothing", "off"])
+@pytest.mark.parametrize("suffix", ["1", "_gpu"])
+def test_hpet_is_not_required_by_a_trait_of_a_device(
+    properties: Properties, suffix: str
+) -> None:
+    of_device = _in_group(suffix, "VGPU", "required")
+    assert _found(properties, of_device) == []
 
 
 def test_source_names_the_property_and_the_trait() -> None:
-    spec = spec_of({"hw_time_hpet": "true"}, {_HPET: "required"})
-    (item,) = pipeline_of("hpet", reported_traits=[]).apply(spec).requirements
+    pipeline = pipeline_of("hpet", reported_traits=[])
+    decision = pipeline.apply(spec_of(_TRUE, _REQUIRED))
+    (item,) = decision.requirements
     assert item.properties == (f"{_HPET}=required", "hw_time_hpet=true")
-    assert item.source == (
-        f"flavor extra spec {_HPET}=required and image property"
-        " hw_time_hpet=true"
-    )
+    in_flavor = f"flavor extra spec {_HPET}=required"
+    in_image = "image property hw_time_hpet=true"
+    assert item.source == f"{in_flavor} and {in_image}"
 
 
-_CONTRADICTING: dict[str, tuple[Properties, ExtraSpecs]] = {
-    "forbidden by the flavor": (
-        {"hw_time_hpet": "true"},
-        {"resources1:VGPU": "1", _HPET: "forbidden"},
-    ),
-    "required by the flavor": (
-        {"hw_time_hpet": "false"},
-        {_HPET: "required"},
-    ),
-    "required in a group without resources": (
-        {"hw_time_hpet": "false"},
-        {f"trait_a:{HPET}": "required"},
-    ),
-    "forbidden in a group of the host": (
-        {"hw_time_hpet": "true"},
-        {"resources_a:MEMORY_MB": "512", f"trait_a:{HPET}": "forbidden"},
-    ),
-    "both in the image": ({"hw_time_hpet": "false", _HPET: "required"}, {}),
-    "traits of image and flavor": (
-        {_HPET: "required"},
-        {_HPET: "forbidden"},
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("properties", "extra_specs"), _CONTRADICTING.values(), ids=_CONTRADICTING
-)
-def test_contradicting_hpet_requests_are_an_error_and_change_nothing(
+def _check_contradiction(
     properties: Properties, extra_specs: ExtraSpecs
 ) -> None:
     spec = spec_of(properties, extra_specs)
@@ -133,6 +120,41 @@ def test_contradicting_hpet_requests_are_an_error_and_change_nothing(
         if HPET in name:
             assert f"{name}={value}" in message
     assert spec == spec_of(properties, extra_specs)
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {"resources1:VGPU": "1", **_FORBIDDEN},
+        _in_group("_a", "MEMORY_MB", "forbidden"),
+    ],
+    ids=["flavor", "group of the host"],
+)
+def test_hpet_that_the_flavor_forbids_is_an_error_and_changes_nothing(
+    extra_specs: ExtraSpecs,
+) -> None:
+    _check_contradiction(_TRUE, extra_specs)
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [_REQUIRED, {f"trait_a:{HPET}": "required"}],
+    ids=["flavor", "group without resources"],
+)
+def test_hpet_off_that_the_flavor_requires_is_an_error_and_changes_nothing(
+    extra_specs: ExtraSpecs,
+) -> None:
+    _check_contradiction(_FALSE, extra_specs)
+
+
+def test_image_that_contradicts_itself_is_an_error_and_changes_nothing() -> (
+    None
+):
+    _check_contradiction({**_FALSE, **_REQUIRED}, {})
+
+
+def test_contradicting_traits_of_image_and_flavor_are_an_error() -> None:
+    _check_contradiction(_REQUIRED, _FORBIDDEN)
 
 
 @pytest.mark.parametrize("unknown_values", ["skip", "reject"])
@@ -148,7 +170,6 @@ def test_misspelt_boolean_of_an_image_is_false_with_a_warning(
     assert decision.requirements == ()
     (note,) = decision.notes
     assert note.source == "image property hw_time_hpet"
-    assert note.reason == (
-        "'perhaps' is not a boolean: taken as false, as in Nova"
-    )
+    reason = "'perhaps' is not a boolean: taken as false, as in Nova"
+    assert note.reason == reason
     assert note.warn

@@ -33,48 +33,45 @@ from os_prefilter.service.loading import as_filter
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 
-_ALWAYS_REQUIRED = {
-    "image_metadata": [],
-    "hpet": [],
+_REQUIRED_ALWAYS = {
     "owner": ["OWNER_NOVA"],
-    "deploy_config": [],
-    "image_type": [],
     "compute_status": ["COMPUTE_STATUS_DISABLED"],
-    "accelerators": [],
-    "packed_virtqueue": [],
-    "ephemeral_encryption": [],
-    "sound_model": [],
-    "tpm_secret_security": [],
+}
+_FILTERS = (
+    "image_metadata hpet owner deploy_config image_type compute_status"
+    " accelerators packed_virtqueue ephemeral_encryption sound_model"
+    " tpm_secret_security"
+)
+_UNSET_GROUPS = {
+    "image": None,
+    "is_bfv": True,
+    "pci_requests": None,
+    "requested_resources": None,
 }
 
 
 def _unset_fields() -> dict[str, dict[str, object]]:
     """Return new objects, so that no filter changes those of another case."""
+    properties = objects.ImageMetaProps()
     return {
         "no field": {},
         "image is None": {"image": None},
         "image without fields": {"image": objects.ImageMeta()},
         "properties without fields": {
-            "image": objects.ImageMeta(properties=objects.ImageMetaProps())
+            "image": objects.ImageMeta(properties=properties)
         },
-        "groups are None": {
-            "image": None,
-            "is_bfv": True,
-            "pci_requests": None,
-            "requested_resources": None,
-        },
+        "groups are None": dict(_UNSET_GROUPS),
     }
 
 
 @pytest.mark.parametrize("unset", _unset_fields())
-@pytest.mark.parametrize(("name", "expected"), _ALWAYS_REQUIRED.items())
-def test_unset_nova_fields_add_no_requirements(
-    name: str, expected: list[str], unset: str
-) -> None:
+@pytest.mark.parametrize("name", _FILTERS.split())
+def test_unset_nova_fields_add_no_requirements(name: str, unset: str) -> None:
     fields = _unset_fields()[unset]
     spec = objects.RequestSpec(flavor=nova_flavor(), **fields)
     decision = pipeline_of(name).apply(spec)
-    assert [item.trait for item in decision.requirements] == expected
+    traits = [item.trait for item in decision.requirements]
+    assert traits == _REQUIRED_ALWAYS.get(name, [])
 
 
 def test_reading_the_request_view_lazy_loads_no_nova_field() -> None:
@@ -120,182 +117,6 @@ _SPEC: Any = RequestSpec
 _IMAGE: Any = Image
 _FLAVOR: Any = Flavor
 _PLAIN = SimpleNamespace
-_NO_OBJECT = (
-    "it is not an object with fields; os_prefilter.adapters.from_json reads"
-    " JSON"
-)
-_REFUSED: list[tuple[object, str]] = [
-    (None, _NO_OBJECT),
-    ({"flavor": {}}, _NO_OBJECT),
-    (
-        "m1.small",
-        "it is of the type str, with none of the fields flavor, image[.;]",
-    ),
-    ([_SPEC(Flavor())], "it is of the type list"),
-    (RequestSpec, "it is not an object with fields"),
-    (Flavor(), "it is of the type Flavor"),
-    (nova_flavor(), "it is of the type Flavor"),
-    (objects.ImageMeta(), "it is of the type ImageMeta"),
-    (_PLAIN(), "it is of the type SimpleNamespace"),
-    (
-        _PLAIN(flavour=Flavor(), image=None),
-        "it has no field flavor; 'flavour' may be meant for flavor",
-    ),
-    (
-        _PLAIN(flavor=Flavor(), img=Image()),
-        "it has no field image; 'img' may be meant for image",
-    ),
-    (
-        _PLAIN(flavor=_PLAIN(extra_spec={})),
-        (
-            "its flavor is of the type SimpleNamespace, with none of the"
-            " fields extra_specs, .*; 'extra_spec' may"
-        ),
-    ),
-    (
-        _PLAIN(image=_PLAIN(property={})),
-        (
-            "its image is of the type SimpleNamespace, with none of the fields"
-            " properties, .*; 'property' may"
-        ),
-    ),
-    (
-        _PLAIN(flavor=Flavor(), image_meta=Image()),
-        "it has no field image, but image_meta; rename it",
-    ),
-    (
-        _PLAIN(flavor=Flavor(), image_ref="x"),
-        "it has no field image, but image_ref",
-    ),
-    (
-        _SPEC(Flavor(), SdkImage(hw_vif_model="igb", disk_format="raw")),
-        "its image has 'hw_vif_model' beside its properties",
-    ),
-    (_SPEC(Image(), Flavor()), "its image is of the type Flavor"),
-    (_SPEC({"vcpus": 1}), "its flavor is of the type dict"),
-    (
-        _SPEC(_FLAVOR(extra_specs=["trait:X"])),
-        "its flavor's extra_specs are a list",
-    ),
-    (
-        _SPEC(Flavor(), {"hw_vif_model": "igb"}),
-        "its image is of the type dict",
-    ),
-    (
-        _SPEC(Flavor(), _IMAGE("hw_vif_model=igb")),
-        "its image's properties are a str",
-    ),
-    (
-        _SPEC(Flavor(), requested_destination={"in_tree": "x"}),
-        "its requested_destination is of the type dict",
-    ),
-    (
-        _SPEC(Flavor(), requested_resources=[{"requester_id": "1"}]),
-        "one of its requested_resources is of the type dict",
-    ),
-    (
-        _SPEC(Flavor(), requested_networks=[{"port_id": "1"}]),
-        "one of its requested_networks is of the type dict",
-    ),
-    (
-        _PLAIN(flavor=Flavor(), image=None, requested_ressources=[]),
-        "it has no field requested_resources; 'requested_",
-    ),
-    (
-        _PLAIN(flavor=Flavor(), image=None, scheduler_hint={}),
-        "it has no field scheduler_hints; 'scheduler_hint' may",
-    ),
-    (
-        _PLAIN(flavor=_PLAIN(extra_specs={}, vcpus=1, ram=512)),
-        "its flavor has no field memory_mb; 'ram' may be meant",
-    ),
-    (
-        _SPEC(SdkFlavor(vcpus=1, ram=512, disk=1), None),
-        "its flavor has no field [a-z]+_[a-z]+; '[a-z]+' may be meant",
-    ),
-    (
-        _PLAIN(image=_PLAIN(properties={}, disk_fromat="raw")),
-        "its image has no field disk_format; 'disk_fromat' may",
-    ),
-    (
-        _SPEC(Flavor(), request_level_params={"root_required": {"X"}}),
-        "its request_level_params is of the type dict",
-    ),
-    (
-        _SPEC(
-            Flavor(),
-            request_level_params=_PLAIN(root_require={"X"}, same_subtree=[]),
-        ),
-        "its .* has no field root_required",
-    ),
-    (
-        _SPEC(
-            Flavor(),
-            requested_destination=_PLAIN(aggregats=["x"], in_tree=None),
-        ),
-        "its requested_destination has no field aggregates; 'aggregats' may",
-    ),
-    (
-        _SPEC(
-            Flavor(),
-            requested_resources=[
-                _PLAIN(requester_id="1", resources={}, required_trait={"X"})
-            ],
-        ),
-        (
-            "one of its requested_resources has no field required_traits;"
-            " 'required_trait' may"
-        ),
-    ),
-    (
-        _SPEC(
-            Flavor(), requested_networks=[_PLAIN(port_id="1", network_i="1")]
-        ),
-        (
-            "one of its requested_networks has no field network_id;"
-            " 'network_i' may"
-        ),
-    ),
-    (
-        _SPEC(
-            Flavor(), requested_networks=[_PLAIN(port_id="1", subnet_i="1")]
-        ),
-        (
-            "one of its requested_networks has no field subnet_id; 'subnet_i'"
-            " may"
-        ),
-    ),
-    (
-        _SPEC(
-            Flavor(), requested_networks=[_PLAIN(port_id="1", vnic_typ="1")]
-        ),
-        (
-            "one of its requested_networks has no field vnic_type; 'vnic_typ'"
-            " may"
-        ),
-    ),
-    (
-        _SPEC(_PLAIN(vcpus=1, ephemeral_g=1)),
-        "its flavor has no field ephemeral_gb; 'ephemeral_g' may",
-    ),
-    (
-        _SPEC(
-            Flavor(), requested_destination=_PLAIN(aggregates=[], in_tre="x")
-        ),
-        "its requested_destination has no field in_tree; 'in_tre' may",
-    ),
-    (objects.RequestSpec(), "it has no flavor"),
-    (_SPEC(None, Image({"hw_vif_model": "igb"})), "it has no flavor"),
-    (_PLAIN(image=Image({"hw_vif_model": "igb"})), "it has no flavor"),
-    (
-        _SPEC(Flavor(), scheduler_hints=["group=a"]),
-        "its scheduler_hints are a list, not a mapping",
-    ),
-    (
-        _SPEC(Flavor(), scheduler_hints="group=a"),
-        "its scheduler_hints are a str, not a mapping",
-    ),
-]
 
 
 @Declaration(reads=("networks", "scheduler_hints"))
@@ -305,20 +126,242 @@ def _reads_all(request: Request) -> Requirements:
     return NOTHING
 
 
-@pytest.mark.parametrize(
-    ("thing", "problem"),
-    _REFUSED,
-    ids=[problem for _, problem in _REFUSED],
-)
-def test_object_that_is_not_a_request_spec_is_refused(
-    thing: object, problem: str
-) -> None:
-    """It would ask for nothing, and every host would do."""
+def _check_refused(thing: object, problem: str) -> None:
+    """Check that it is: it would ask for nothing, and any host would do."""
     service = Service((as_filter("reads_all", _reads_all),))
     kind = type(thing).__name__
     message = f"A {kind} is no RequestSpec that filters can work on: {problem}"
     with pytest.raises(UnsuitableRequestSpec, match=message):
         service.apply(thing)
+
+
+@pytest.mark.parametrize("thing", [None, {"flavor": {}}], ids=["None", "dict"])
+def test_thing_without_fields_is_refused_with_what_reads_json(
+    thing: object,
+) -> None:
+    problem = (
+        "it is not an object with fields; os_prefilter.adapters.from_json"
+    )
+    _check_refused(thing, f"{problem} reads JSON")
+
+
+def test_class_is_refused() -> None:
+    _check_refused(RequestSpec, "it is not an object with fields")
+
+
+@pytest.mark.parametrize(
+    ("thing", "kind"),
+    [
+        ([_SPEC(Flavor())], "list"),
+        (Flavor(), "Flavor"),
+        (nova_flavor(), "Flavor"),
+        (objects.ImageMeta(), "ImageMeta"),
+        (_PLAIN(), "SimpleNamespace"),
+    ],
+    ids=["list", "flavor", "Nova's flavor", "Nova's image", "empty"],
+)
+def test_object_of_another_type_is_refused(thing: object, kind: str) -> None:
+    _check_refused(thing, f"it is of the type {kind}")
+
+
+def test_text_is_refused_with_the_fields_that_are_missing() -> None:
+    fields = "with none of the fields flavor, image[.;]"
+    _check_refused("m1.small", f"it is of the type str, {fields}")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        objects.RequestSpec(),
+        _SPEC(None, Image({"hw_vif_model": "igb"})),
+        _PLAIN(image=Image({"hw_vif_model": "igb"})),
+    ],
+    ids=["Nova's", "ours", "another"],
+)
+def test_request_without_a_flavor_is_refused(spec: object) -> None:
+    _check_refused(spec, "it has no flavor")
+
+
+def test_misspelt_flavor_is_refused() -> None:
+    problem = "it has no field flavor; 'flavour' may be meant for flavor"
+    _check_refused(_PLAIN(flavour=Flavor(), image=None), problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("img", Image(), "; 'img' may be meant for image"),
+        ("image_meta", Image(), ", but image_meta; rename it"),
+        ("image_ref", "x", ", but image_ref"),
+    ],
+)
+def test_image_under_another_name_is_refused(
+    name: str, value: object, problem: str
+) -> None:
+    spec = _PLAIN(flavor=Flavor(), **{name: value})
+    _check_refused(spec, f"it has no field image{problem}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("requested_ressources", [], "requested_resources; 'requested_"),
+        ("scheduler_hint", {}, "scheduler_hints; 'scheduler_hint' may"),
+    ],
+)
+def test_misspelt_field_is_refused(
+    name: str, value: object, problem: str
+) -> None:
+    spec = _PLAIN(flavor=Flavor(), image=None, **{name: value})
+    _check_refused(spec, f"it has no field {problem}")
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "field"),
+    [
+        ("flavor", "extra_spec", "extra_specs"),
+        ("image", "property", "properties"),
+    ],
+)
+def test_part_with_none_of_the_fields_is_refused(
+    part: str, name: str, field: str
+) -> None:
+    spec = _PLAIN(**{part: _PLAIN(**{name: {}})})
+    kind = f"its {part} is of the type SimpleNamespace"
+    fields = f"with none of the fields {field}, .*; '{name}' may"
+    _check_refused(spec, f"{kind}, {fields}")
+
+
+def test_property_beside_the_properties_of_an_image_is_refused() -> None:
+    image: Any = SdkImage(hw_vif_model="igb", disk_format="raw")
+    problem = "its image has 'hw_vif_model' beside its properties"
+    _check_refused(_SPEC(Flavor(), image), problem)
+
+
+def test_exchanged_image_and_flavor_are_refused() -> None:
+    problem = "its image is of the type Flavor"
+    _check_refused(_SPEC(Image(), Flavor()), problem)
+
+
+@pytest.mark.parametrize("part", ["flavor", "image"])
+def test_flavor_or_image_that_is_a_mapping_is_refused(part: str) -> None:
+    parts = {"flavor": Flavor(), part: {"vcpus": 1}}
+    _check_refused(_SPEC(**parts), f"its {part} is of the type dict")
+
+
+def test_extra_specs_that_are_no_mapping_are_refused() -> None:
+    flavor = _FLAVOR(extra_specs=["trait:X"])
+    _check_refused(_SPEC(flavor), "its flavor's extra_specs are a list")
+
+
+def test_image_properties_that_are_no_mapping_are_refused() -> None:
+    image = _IMAGE("hw_vif_model=igb")
+    problem = "its image's properties are a str"
+    _check_refused(_SPEC(Flavor(), image), problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("requested_destination", {"in_tree": "x"}),
+        ("request_level_params", {"root_required": {"X"}}),
+    ],
+)
+def test_part_of_another_type_is_refused(name: str, value: object) -> None:
+    spec = _SPEC(Flavor(), **{name: value})
+    _check_refused(spec, f"its {name} is of the type dict")
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("requested_resources", "requester_id"),
+        ("requested_networks", "port_id"),
+    ],
+)
+def test_member_of_a_list_of_another_type_is_refused(
+    name: str, field: str
+) -> None:
+    spec = _SPEC(Flavor(), **{name: [{field: "1"}]})
+    _check_refused(spec, f"one of its {name} is of the type dict")
+
+
+@pytest.mark.parametrize(
+    ("hints", "kind"), [(["group=a"], "list"), ("group=a", "str")]
+)
+def test_scheduler_hints_that_are_no_mapping_are_refused(
+    hints: object, kind: str
+) -> None:
+    spec = _SPEC(Flavor(), scheduler_hints=hints)
+    problem = f"its scheduler_hints are a {kind}, not a mapping"
+    _check_refused(spec, problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("ram", "memory_mb"), ("ephemeral_g", "ephemeral_gb")]
+)
+def test_field_of_a_flavor_under_another_name_is_refused(
+    name: str, field: str
+) -> None:
+    flavor = _PLAIN(extra_specs={}, vcpus=1, **{name: 512})
+    problem = f"its flavor has no field {field}; '{name}' may be meant"
+    _check_refused(_PLAIN(flavor=flavor), problem)
+
+
+def test_flavor_of_the_sdk_is_refused() -> None:
+    flavor: Any = SdkFlavor(vcpus=1, ram=512, disk=1)
+    problem = "its flavor has no field [a-z]+_[a-z]+; '[a-z]+' may be meant"
+    _check_refused(_SPEC(flavor, None), problem)
+
+
+def test_misspelt_field_of_an_image_is_refused() -> None:
+    image = _PLAIN(properties={}, disk_fromat="raw")
+    problem = "its image has no field disk_format; 'disk_fromat' may"
+    _check_refused(_PLAIN(image=image), problem)
+
+
+def test_misspelt_field_of_the_request_level_params_is_refused() -> None:
+    params = _PLAIN(root_require={"X"}, same_subtree=[])
+    spec = _SPEC(Flavor(), request_level_params=params)
+    _check_refused(spec, "its .* has no field root_required")
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "other"),
+    [
+        ("aggregats", "aggregates", "in_tree"),
+        ("in_tre", "in_tree", "aggregates"),
+    ],
+)
+def test_misspelt_field_of_the_destination_is_refused(
+    name: str, field: str, other: str
+) -> None:
+    destination = _PLAIN(**{name: ["x"], other: None})
+    spec = _SPEC(Flavor(), requested_destination=destination)
+    problem = f"no field {field}; '{name}' may"
+    _check_refused(spec, f"its requested_destination has {problem}")
+
+
+def test_misspelt_field_of_a_group_is_refused() -> None:
+    group = _PLAIN(requester_id="1", resources={}, required_trait={"X"})
+    spec = _SPEC(Flavor(), requested_resources=[group])
+    problem = "no field required_traits; 'required_trait' may"
+    _check_refused(spec, f"one of its requested_resources has {problem}")
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("network_i", "network_id"),
+        ("subnet_i", "subnet_id"),
+        ("vnic_typ", "vnic_type"),
+    ],
+)
+def test_misspelt_field_of_a_network_is_refused(name: str, field: str) -> None:
+    network = _PLAIN(port_id="1", **{name: "1"})
+    spec = _SPEC(Flavor(), requested_networks=[network])
+    problem = f"no field {field}; '{name}' may"
+    _check_refused(spec, f"one of its requested_networks has {problem}")
 
 
 class _NotLoaded:
@@ -333,35 +376,44 @@ class _WithMethod:
         """Nova's has it, too."""
 
 
-_PARTIAL: dict[str, object] = {
-    "flavor alone": _PLAIN(flavor=Flavor()),
-    "read-only properties": _PLAIN(
-        flavor=Flavor(),
-        image=Image(MappingProxyType({"hw_vif_model": "igb"})),
-    ),
-    "image not loaded": _PLAIN(flavor=Flavor(), image=_NotLoaded()),
-    "image_ref with an image": _PLAIN(
-        flavor=Flavor(), image=None, image_ref="x"
-    ),
-    "fields of Nova": _PLAIN(
-        flavor=Flavor(), requested_networks=[], project_id="x", image_id="x"
-    ),
-    "with a method": _WithMethod(),
-    "plain flavor and image": _PLAIN(
-        flavor=_PLAIN(vcpus=1), image=_PLAIN(disk_format="raw")
-    ),
-    "Nova's with a flavor alone": objects.RequestSpec(flavor=nova_flavor()),
-    "mock": mock.MagicMock(
-        flavor=Flavor(),
-        image=None,
-        requested_resources=[],
-        request_level_params=None,
-    ),
-}
+_OF_NOVA = {"requested_networks": [], "project_id": "x", "image_id": "x"}
+_READ_ONLY = Image(MappingProxyType({"hw_vif_model": "igb"}))
 
 
-@pytest.mark.parametrize("spec", _PARTIAL.values(), ids=_PARTIAL)
-def test_object_with_a_part_of_the_fields_is_read(spec: object) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"image": _READ_ONLY},
+        {"image": _NotLoaded()},
+        {"image": None, "image_ref": "x"},
+        _OF_NOVA,
+    ],
+    ids=["none", "read-only", "not loaded", "image_ref", "fields of Nova"],
+)
+def test_object_with_a_flavor_and_a_part_of_the_fields_is_read(
+    fields: dict[str, object],
+) -> None:
+    spec = _PLAIN(flavor=Flavor(), **fields)
+    assert Request(spec).image_traits is not None
+
+
+_MOCK = mock.MagicMock(
+    flavor=Flavor(),
+    image=None,
+    requested_resources=[],
+    request_level_params=None,
+)
+_PARTS = _PLAIN(flavor=_PLAIN(vcpus=1), image=_PLAIN(disk_format="raw"))
+_NOVAS = objects.RequestSpec(flavor=nova_flavor())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [_WithMethod(), _PARTS, _NOVAS, _MOCK],
+    ids=["with a method", "plain flavor and image", "Nova's", "mock"],
+)
+def test_object_of_another_class_is_read(spec: object) -> None:
     assert Request(spec).image_traits is not None
 
 
@@ -380,21 +432,24 @@ def test_pci_requests_are_read_under_our_name_or_novas(
     assert Request(spec).pci_request_ids == {"x"}
 
 
-@pytest.mark.parametrize(
-    ("flavor", "expected"),
-    [
-        (Flavor(3, 512, swap=1), [512, 1, True]),
-        (None, [None, None, True]),
-        (_PLAIN(memory_mb=512), [512, None, False]),
-        (_PLAIN(ram=512), [512, None, False]),
-    ],
-    ids=["all fields", "no object", "one field", "under another name"],
-)
-def test_fields_of_a_part_are_read_with_whether_it_has_all(
-    flavor: object, expected: list[object]
-) -> None:
-    readers = PartReaders(Flavor, ("ram", "swap"), {"ram": "memory_mb"})
-    assert list(readers[type(flavor)](flavor)) == expected
+_FIELDS_OF_FLAVOR = PartReaders(Flavor, ("ram", "swap"), {"ram": "memory_mb"})
+
+
+def _read_flavor(flavor: object) -> list[object]:
+    return list(_FIELDS_OF_FLAVOR[type(flavor)](flavor))
+
+
+def test_all_fields_of_a_part_are_read() -> None:
+    assert _read_flavor(Flavor(3, 512, swap=1)) == [512, 1, True]
+
+
+def test_part_without_an_object_has_all_fields() -> None:
+    assert _read_flavor(None) == [None, None, True]
+
+
+@pytest.mark.parametrize("name", ["memory_mb", "ram"])
+def test_part_with_one_field_under_either_name_has_not_all(name: str) -> None:
+    assert _read_flavor(_PLAIN(**{name: 512})) == [512, None, False]
 
 
 def test_nova_object_with_unset_fields_has_all_fields() -> None:
@@ -407,9 +462,9 @@ def test_field_that_is_not_there_is_read_as_empty() -> None:
     group = _PLAIN(requester_id="p")
     request = Request(_PLAIN(flavor=Flavor(), requested_resources=[group]))
     assert request.networks == ()
-    assert request.requested_groups == {
-        "p": RequestGroup("p", {}, frozenset(), frozenset(), (), frozenset())
-    }
+    empty: frozenset[str] = frozenset()
+    expected = RequestGroup("p", {}, empty, empty, (), empty)
+    assert request.requested_groups == {"p": expected}
 
 
 def test_project_id_is_read_as_a_text() -> None:

@@ -18,10 +18,10 @@ from tests.conftest import (
 )
 
 _HPET = f"trait:{HPET}"
-_ON = {"hw_time_hpet": "on"}
-_OFF = {"hw_time_hpet": "off"}
-_TRUE = {"hw_time_hpet": "true"}
-_FALSE = {"hw_time_hpet": "false"}
+_ON: Properties = {"hw_time_hpet": "on"}
+_OFF: Properties = {"hw_time_hpet": "off"}
+_TRUE: Properties = {"hw_time_hpet": "true"}
+_FALSE: Properties = {"hw_time_hpet": "false"}
 _REQUIRED = {_HPET: "required"}
 _FORBIDDEN = {_HPET: "forbidden"}
 
@@ -154,7 +154,7 @@ def test_image_that_contradicts_itself_is_an_error_and_changes_nothing() -> (
 
 
 def test_contradicting_traits_of_image_and_flavor_are_an_error() -> None:
-    _check_contradiction(_REQUIRED, _FORBIDDEN)
+    _check_contradiction({_HPET: "required"}, _FORBIDDEN)
 
 
 @pytest.mark.parametrize("unknown_values", ["skip", "reject"])

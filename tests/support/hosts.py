@@ -19,98 +19,111 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
-_X86_BUSES = frozenset(("ide", "fdc", "scsi", "virtio", "usb", "sata"))
-_ARM_BUSES = frozenset(("fdc", "scsi", "virtio", "usb", "sata"))
-_ALL_TPM = frozenset(("1.2", "2.0"))
 
-X86 = GuestFacts(
-    default_machine="pc",
-    machines=frozenset(
-        (
-            "pc",
-            "q35",
-            "isapc",
-            "microvm",
-            "pc-i440fx-7.2",
-            "pc-q35-7.2",
-            "xenpv",
-        )
-    ),
-    machines_are_complete=True,
+def _set(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_ALL_TPM = _set("1.2 2.0")
+_ARM_BUSES = _set("fdc scsi virtio usb sata")
+_X86_BUSES = _ARM_BUSES | {"ide"}
+_X86_MACHINES = "pc q35 isapc microvm pc-i440fx-7.2 pc-q35-7.2 xenpv"
+
+_Q35 = GuestFacts(
+    default_machine="q35",
+    machines=_set("q35 pc"),
     buses=_X86_BUSES,
-    video_models=frozenset(
-        ("vga", "cirrus", "vmvga", "qxl", "virtio", "none", "bochs")
-    ),
-    tpm_models=frozenset(("tpm-tis", "tpm-crb")),
-    tpm_versions=frozenset(("2.0",)),
-    uefi=True,
-    secure_boot=True,
-    mem_encryption=frozenset(("amd-sev", "amd-sev-es", "intel-tdx")),
+    video_models=_set("vga cirrus vmvga qxl virtio none bochs"),
+    tpm_models=_set("tpm-tis tpm-crb"),
+    tpm_versions=_ALL_TPM,
     usb_redirection=True,
+    uefi=True,
+)
+X86 = replace(
+    _Q35,
+    default_machine="pc",
+    machines=_set(_X86_MACHINES),
+    machines_are_complete=True,
+    tpm_versions=_set("2.0"),
+    secure_boot=True,
+    mem_encryption=_set("amd-sev amd-sev-es intel-tdx"),
 )
 ARM = GuestFacts(
     default_machine="virt",
-    machines=frozenset(("virt", "virt-7.2", "raspi3b")),
+    machines=_set("virt virt-7.2 raspi3b"),
     buses=_ARM_BUSES,
-    video_models=frozenset(("vga", "virtio", "none", "bochs", "vmvga")),
-    tpm_models=frozenset(("tpm-tis",)),
+    video_models=_set("vga virtio none bochs vmvga"),
+    tpm_models=_set("tpm-tis"),
     tpm_versions=None,
     uefi=True,
 )
 S390 = GuestFacts(
     default_machine="s390-ccw-virtio",
-    machines=frozenset(("s390-ccw-virtio",)),
-    buses=frozenset(("fdc", "scsi", "virtio", "usb")),
-    video_models=frozenset(("virtio", "none")),
+    machines=_set("s390-ccw-virtio"),
+    buses=_set("fdc scsi virtio usb"),
+    video_models=_set("virtio none"),
     usb_redirection=False,
 )
 POWER = GuestFacts(
     default_machine="pseries",
-    machines=frozenset(("pseries", "powernv")),
-    buses=frozenset(("sata", "scsi", "virtio", "usb")),
-    video_models=frozenset(("vga", "virtio", "none", "bochs")),
-    tpm_models=frozenset(("tpm-spapr",)),
+    machines=_set("pseries powernv"),
+    buses=_set("sata scsi virtio usb"),
+    video_models=_set("vga virtio none bochs"),
+    tpm_models=_set("tpm-spapr"),
     tpm_versions=_ALL_TPM,
 )
 RISCV = GuestFacts(
     default_machine="spike",
-    machines=frozenset(("spike", "virt")),
+    machines=_set("spike virt"),
     buses=_ARM_BUSES,
     uefi=True,
 )
 NOTHING = GuestFacts(
-    default_machine="my-machine-type", machines=frozenset(("my-machine-type",))
+    default_machine="my-machine-type", machines=_set("my-machine-type")
 )
 
 
-_Q35 = GuestFacts(
-    default_machine="q35",
-    machines=frozenset(("q35", "pc")),
-    buses=_X86_BUSES,
-    video_models=X86.video_models,
-    tpm_models=X86.tpm_models,
-    tpm_versions=_ALL_TPM,
-    usb_redirection=True,
-    uefi=True,
-)
 _MICROVM = replace(
     _Q35,
     default_machine="microvm",
-    machines=frozenset(("microvm", "isapc")),
-    buses=_X86_BUSES - {"ide"},
+    machines=_set("microvm isapc"),
+    buses=_ARM_BUSES,
 )
 _FEW_DEVICES = GuestFacts(
     default_machine="pc-q35-7.2",
-    machines=frozenset(("q35",)),
-    buses=_X86_BUSES - {"ide"},
-    video_models=frozenset(("virtio",)),
+    machines=_set("q35"),
+    buses=_ARM_BUSES,
+    video_models=_set("virtio"),
     tpm_versions=_ALL_TPM,
     usb_redirection=False,
 )
 
 
-OLD: tuple[Version, Version] = ((8, 0, 0), (6, 2, 0))
-NEW: tuple[Version, Version] = ((10, 4, 0), (9, 1, 0))
+def _version(text: str) -> Version:
+    major, minor, micro = text.split(".")
+    return int(major), int(minor), int(micro)
+
+
+def _versions(line: str) -> tuple[Version, Version]:
+    """Return the versions of libvirt and of QEMU in a line."""
+    libvirt, qemu = line.split()
+    return _version(libvirt), _version(qemu)
+
+
+OLD = _versions("8.0.0 6.2.0")
+NEW = _versions("10.4.0 9.1.0")
+_BETWEEN = (
+    "8.3.0 7.2.22",
+    "8.6.0 8.0.0",
+    "8.7.0 7.2.0",
+    "9.0.0 7.2.22",
+    "9.3.0 7.2.0",
+    "9.2.99 8.0.0",
+    "9.3.0 8.0.0",
+    "10.4.0 8.1.99",
+    "10.3.0 8.2.0",
+)
+_VERSIONS = (OLD, *map(_versions, _BETWEEN), NEW)
 KVM = LibvirtFacts(
     architecture="x86_64",
     virt_type="kvm",
@@ -121,56 +134,26 @@ KVM = LibvirtFacts(
 LXC = LibvirtFacts(
     architecture="x86_64", virt_type="lxc", libvirt_version=NEW[0]
 )
-_VERSIONS: tuple[tuple[Version, Version], ...] = (
-    OLD,
-    ((8, 3, 0), (7, 2, 22)),
-    ((8, 6, 0), (8, 0, 0)),
-    ((8, 7, 0), (7, 2, 0)),
-    ((9, 0, 0), (7, 2, 22)),
-    ((9, 3, 0), (7, 2, 0)),
-    ((9, 2, 99), (8, 0, 0)),
-    ((9, 3, 0), (8, 0, 0)),
-    ((10, 4, 0), (8, 1, 99)),
-    ((10, 3, 0), (8, 2, 0)),
-    NEW,
-)
-_GUESTS = (
-    ("x86_64", {"x86_64": X86}),
-    (
-        "x86_64",
-        {
-            "x86_64": X86,
-            "aarch64": ARM,
-            "armv7l": ARM,
-            "ppc64": POWER,
-            "s390x": S390,
-            "sparc": NOTHING,
-        },
-    ),
-    ("x86_64", {"x86_64": _Q35}),
+
+
+def _guests() -> Iterator[dict[str, GuestFacts]]:
+    """Yield guests by architecture, of which the first is the host's own."""
+    yield {"x86_64": X86}
+    others = {"ppc64": POWER, "s390x": S390, "sparc": NOTHING}
+    yield {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, **others}
+    yield {"x86_64": _Q35}
     # Its own guests have fewer devices than those of an architecture for which
     # Nova has no trait.
-    (
-        "x86_64",
-        {
-            "x86_64": _FEW_DEVICES,
-            "aarch64": NOTHING,
-            "armv7l": ARM,
-        },
-    ),
-    ("x86_64", {"x86_64": _MICROVM}),
-    ("x86_64", {"x86_64": NOTHING}),
-    ("aarch64", {"aarch64": ARM}),
-    (
-        "aarch64",
-        {"aarch64": ARM, "armv7l": ARM, "x86_64": _Q35},
-    ),
-    ("armv7l", {"armv7l": ARM}),
-    ("s390x", {"s390x": S390, "x86_64": X86}),
-    ("ppc64le", {"ppc64le": POWER}),
-    ("ppc64", {"ppc64": POWER, "ppc64le": POWER}),
-    ("riscv64", {"riscv64": RISCV}),
-)
+    yield {"x86_64": _FEW_DEVICES, "aarch64": NOTHING, "armv7l": ARM}
+    yield {"x86_64": _MICROVM}
+    yield {"x86_64": NOTHING}
+    yield {"aarch64": ARM}
+    yield {"aarch64": ARM, "armv7l": ARM, "x86_64": _Q35}
+    yield {"armv7l": ARM}
+    yield {"s390x": S390, "x86_64": X86}
+    yield {"ppc64le": POWER}
+    yield {"ppc64": POWER, "ppc64le": POWER}
+    yield {"riscv64": RISCV}
 
 
 EVERY_ARCHITECTURE = frozenset(ARCHITECTURES.split())
@@ -183,27 +166,33 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
     """Yield hosts over virt types, architectures, machine types and
     versions.
     """
-    hosts = product(_GUESTS, ("kvm", "qemu"), _VERSIONS, OFFERED)
-    for (architecture, guests), virt_type, (libvirt, qemu), emulated in hosts:
+    hosts = product(_guests(), ("kvm", "qemu"), _VERSIONS, OFFERED)
+    for guests, virt_type, (libvirt, qemu), emulated in hosts:
         is_kvm = virt_type == "kvm"
         is_newest = qemu == NEW[1]
         has_swtpm = libvirt > OLD[0]
-        secrets = ("user", "host") if is_newest else ("deployment",)
-        yield LibvirtFacts(
-            architecture=architecture,
+        secrets = "user host" if is_newest else "deployment"
+        host = LibvirtFacts(
+            architecture=next(iter(guests)),
             emulated_architectures=emulated,
             virt_type=virt_type,
             libvirt_version=libvirt,
             hypervisor_version=qemu,
             guests=guests,
+        )
+        host = replace(
+            host,
             smt=is_kvm,
             smm=None if is_newest else has_swtpm,
             swtpm_enabled=has_swtpm,
-            tpm_secret_security=frozenset(secrets),
-            images_type="rbd" if is_newest else "default",
-            force_raw_images=is_kvm,
+            tpm_secret_security=_set(secrets),
             cpu_mode="host-passthrough" if is_newest else "",
             spice_enabled=is_newest,
+        )
+        yield replace(
+            host,
+            images_type="rbd" if is_newest else "default",
+            force_raw_images=is_kvm,
             built_by_nova=is_kvm,
             nova_release=None if qemu == OLD[1] else 34,
         )
@@ -246,10 +235,9 @@ def few_libvirt_hosts() -> Iterator[LibvirtFacts]:
 
 def other_hosts() -> Iterator[HostFacts]:
     every_value = {row.name: frozenset(row.values) for row in ROWS}
-    hyperthreading = "HW_CPU_HYPERTHREADING"
     yield VmwareFacts()
     yield VmwareFacts(
-        other_traits=frozenset((hyperthreading, "HW_CPU_X86_AMD_SEV"))
+        other_traits=_set("HW_CPU_HYPERTHREADING HW_CPU_X86_AMD_SEV")
     )
     yield FakeFacts()
     yield FakeFacts(can={})
@@ -264,7 +252,7 @@ def other_hosts() -> Iterator[HostFacts]:
     )
     yield IronicFacts(
         architecture="aarch64",
-        other_traits=frozenset((hyperthreading, "COMPUTE_FIRMWARE_UEFI")),
+        other_traits=_set("HW_CPU_HYPERTHREADING COMPUTE_FIRMWARE_UEFI"),
     )
 
 

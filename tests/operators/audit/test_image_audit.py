@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Audits: verdicts, causes, requirements that no host meets, and unusual
-fleets and images.
-"""
+"""Audits of images: verdicts, causes, and unusual fleets and images."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,9 +22,9 @@ from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.demand import Demand
+from os_prefilter_tools.fleet.demand import Condition, Demand
 from os_prefilter_tools.fleet.host_index import HostIndex, capability_of
-from os_prefilter_tools.fleet.model import Fleet, Provider
+from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.audit.image_audit import (
     Audit,
@@ -38,7 +36,7 @@ from os_prefilter_tools.operators.audit.image_audit import (
     audit_images,
 )
 from os_prefilter_tools.operators.readiness import reports_of
-from tests.conftest import conf_with, pipeline_of
+from tests.conftest import Properties, conf_with, pipeline_of
 from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
@@ -52,18 +50,10 @@ def audit_of(
     flavors: tuple[Flavor, ...] = (),
     **options: Any,
 ) -> Audit:
-    change = FilterChange(
-        NONE,
-        pipeline_of(
-            "image_metadata", "image_type", "hpet", "compute_status", **options
-        ),
-    )
-    return audit_images(
-        images,
-        example_fleet() if fleet is None else fleet,
-        change,
-        flavors=flavors,
-    )
+    names = ("image_metadata", "image_type", "hpet", "compute_status")
+    change = FilterChange(NONE, pipeline_of(*names, **options))
+    hosts = example_fleet() if fleet is None else fleet
+    return audit_images(images, hosts, change, flavors=flavors)
 
 
 def only_line(result: Audit) -> ImageLine:
@@ -71,74 +61,88 @@ def only_line(result: Audit) -> ImageLine:
     return line
 
 
+def by_name(result: Audit) -> dict[str, ImageLine]:
+    """Return the line of each image."""
+    return {name: line for line in result.lines for name in line.names}
+
+
 _REJECT = {"unknown_values": "reject"}
-VERDICTS: list[
-    tuple[Image, tuple[Flavor, ...], dict[str, Any], ImageVerdict]
-] = [
-    (Image({"hw_vif_model": "e1000e"}), (), {}, ImageVerdict.LOSES),
-    (
-        Image({"hw_architecture": "aarch64", "hw_time_hpet": "yes"}),
-        (),
-        {},
-        ImageVerdict.UNSCHEDULABLE,
-    ),
-    (Image({"hw_vif_model": "nosuch"}), (), _REJECT, ImageVerdict.REJECTED),
-    (Image({"trait:CUSTOM_NOBODY": "required"}), (), {}, ImageVerdict.ALREADY),
-    (
-        Image({"trait:CUSTOM_NO": "required", "hw_vif_model": "x"}),
-        (),
+_NO_HOST = {"trait:CUSTOM_NOBODY": "required"}
+_NO_AARCH64 = {"hw_architecture": "aarch64", "hw_time_hpet": "yes"}
+_VERDICTS = {
+    "fewer hosts": ({"hw_vif_model": "e1000e"}, ImageVerdict.LOSES),
+    "no host": (_NO_AARCH64, ImageVerdict.UNSCHEDULABLE),
+    "trait of no host": (_NO_HOST, ImageVerdict.ALREADY),
+}
+_REJECTIONS = {
+    "trait of no host, and unknown value": (
+        {**_NO_HOST, "hw_vif_model": "x"},
         _REJECT,
         ImageVerdict.ALREADY,
     ),
-    (
-        Image({"os_secure_boot": "requird"}),
-        (),
+    "unknown value": (
+        {"hw_vif_model": "nosuch"},
+        _REJECT,
+        ImageVerdict.REJECTED,
+    ),
+    "misspelt value that Nova refuses": (
+        {"os_secure_boot": "requird"},
         {},
         ImageVerdict.ALREADY_REJECTED,
     ),
-    (Image({"trait:a,b": "required"}), (), {}, ImageVerdict.ALREADY_REJECTED),
-    (
-        Image({}),
-        (Flavor(1, 1, extra_specs={"resources:CUSTOM_NONE": "1"}),),
+    "two traits in one": (
+        {"trait:a,b": "required"},
         {},
-        ImageVerdict.ALREADY,
+        ImageVerdict.ALREADY_REJECTED,
     ),
-    (
-        Image({}),
-        (Flavor(0, 0, extra_specs={"resources:CUSTOM_BAREMETAL_GOLD": "1"}),),
-        {},
-        ImageVerdict.OK,
-    ),
-]
+}
 
 
 @pytest.mark.parametrize(
-    ("image", "flavors", "options", "verdict"),
-    VERDICTS,
-    ids=[
-        "fewer hosts",
-        "no host",
-        "unknown value",
-        "trait of no host",
-        "trait of no host, and unknown value",
-        "misspelt value that Nova refuses",
-        "two traits in one",
-        "class of no host",
-        "bare metal",
-    ],
+    ("properties", "verdict"), _VERDICTS.values(), ids=_VERDICTS
 )
-def test_audit_gives_the_expected_verdict_and_a_reason_if_rejected(
-    image: Image,
-    flavors: tuple[Flavor, ...],
-    options: dict[str, Any],
-    verdict: ImageVerdict,
+def test_audit_gives_the_expected_verdict(
+    properties: Properties, verdict: ImageVerdict
 ) -> None:
-    result = audit_of(image, flavors=flavors, **options)
-    line = only_line(result)
-    assert line.verdict == verdict
+    result = audit_of(Image(properties))
+    assert only_line(result).verdict == verdict
+    assert only_line(result).reason == ""
     assert result.count(verdict) == 1
-    if verdict != ImageVerdict.ALREADY:
-        assert bool(line.reason) == ("rejected" in verdict)
+
+
+@pytest.mark.parametrize(
+    ("properties", "options", "verdict"), _REJECTIONS.values(), ids=_REJECTIONS
+)
+def test_audit_gives_a_reason_if_the_request_is_rejected(
+    properties: Properties, options: dict[str, Any], verdict: ImageVerdict
+) -> None:
+    result = audit_of(Image(properties), **options)
+    assert only_line(result).verdict == verdict
+    assert only_line(result).reason
+    assert result.count(verdict) == 1
+
+
+@pytest.mark.parametrize(
+    ("flavor", "verdict"),
+    [
+        (
+            Flavor(1, 1, extra_specs={"resources:CUSTOM_NONE": "1"}),
+            ImageVerdict.ALREADY,
+        ),
+        (
+            Flavor(0, 0, extra_specs={"resources:CUSTOM_BAREMETAL_GOLD": "1"}),
+            ImageVerdict.OK,
+        ),
+    ],
+    ids=["class of no host", "bare metal"],
+)
+def test_resource_classes_of_a_flavor_count(
+    flavor: Flavor, verdict: ImageVerdict
+) -> None:
+    result = audit_of(Image({}), flavors=(flavor,))
+    assert only_line(result).verdict == verdict
+    assert only_line(result).reason == ""
+    assert result.count(verdict) == 1
 
 
 def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> (
@@ -153,265 +157,279 @@ def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> (
         "image_type",
         "image field disk_format=vmdk",
     )
-    assert by_trait[vmdk.trait] == Loss(vmdk, 10, 6)
-    assert by_trait[HPET][1:] == (4, 1)
-    assert by_trait[HPET].cause.because == "image property hw_time_hpet=true"
-    always = "every request: no disabled compute service"
     disabled = Cause(
-        "COMPUTE_STATUS_DISABLED", "forbidden", "", "compute_status", always
+        "COMPUTE_STATUS_DISABLED",
+        "forbidden",
+        "",
+        "compute_status",
+        "every request: no disabled compute service",
     )
+    hpet = by_trait[HPET]
+    assert by_trait[vmdk.trait] == Loss(vmdk, 10, 6)
     assert by_trait[disabled.trait] == Loss(disabled, 1, 0)
-    assert (
-        line.before.bit_count(),
-        line.after.bit_count(),
-        line.combined,
-    ) == (11, 0, 0)
+    assert hpet.lacking == 4
+    assert hpet.lacking_only == 1
+    assert hpet.cause.because == "image property hw_time_hpet=true"
+    assert line.before.bit_count() == 11
+    assert line.after == 0
+    assert line.combined == 0
 
 
-_MARKER = marker_of(HPET)
-
-
-def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Service:
-    options = {
-        "enabled_filters": list(names),
-        "reported_traits": ["*"],
-        "wait_for_reports": True,
-        **options,
-    }
+def waiting_pipeline(fleet: Fleet, *names: str) -> Service:
     reported = fleet.every_compute_has("OWNER_NOVA")
     facts = {
         "reports": lambda _context: reports_of(fleet, EVERY_GROUP),
         "owner_coverage": lambda _context: reported,
     }
-    return Service.from_conf(conf_with(**options), facts)
+    conf = conf_with(
+        enabled_filters=list(names),
+        reported_traits=["*"],
+        wait_for_reports=True,
+    )
+    return Service.from_conf(conf, facts)
 
 
-_REPORTS: list[tuple[list[set[str]], tuple[int, int], ImageVerdict]] = [
-    ([{_MARKER}, {_MARKER}, set()], (3, 0), ImageVerdict.UNSCHEDULABLE),
-    ([set(), set(), set()], (3, 0), ImageVerdict.UNSCHEDULABLE),
-    ([{_MARKER, HPET}, {_MARKER}, set()], (3, 1), ImageVerdict.LOSES),
-    ([{_MARKER, HPET}, {_MARKER, HPET}, {HPET}], (3, 3), ImageVerdict.OK),
-    ([{_MARKER, HPET}, {_MARKER}, {_MARKER}], (1, 1), ImageVerdict.LOSES),
-]
+class _Reports(NamedTuple):
+    """The traits of three hosts, and the result for an image with HPET."""
+
+    traits: list[set[str]]
+    waiting: int
+    after: int
+    verdict: ImageVerdict
+    if_enabled: ImageVerdict
 
 
-@pytest.mark.parametrize(
+_MARKER = marker_of(HPET)
+_HAS = {_MARKER, HPET}
+_LACKS = {_MARKER}
+_SILENT: set[str] = set()
+_REPORTS = {
+    "one is silent, none has it": _Reports(
+        [_LACKS, _LACKS, _SILENT],
+        3,
+        0,
+        ImageVerdict.UNSCHEDULABLE,
+        ImageVerdict.UNSCHEDULABLE,
+    ),
+    "all are silent": _Reports(
+        [_SILENT, _SILENT, _SILENT],
+        3,
+        0,
+        ImageVerdict.UNSCHEDULABLE,
+        ImageVerdict.UNSCHEDULABLE,
+    ),
+    "one is silent, one has it": _Reports(
+        [_HAS, _LACKS, _SILENT], 3, 1, ImageVerdict.LOSES, ImageVerdict.LOSES
+    ),
+    "each has it": _Reports(
+        [_HAS, _HAS, {HPET}], 3, 3, ImageVerdict.OK, ImageVerdict.OK
+    ),
+    "each has reported, one has it": _Reports(
+        [_HAS, _LACKS, _LACKS], 1, 1, ImageVerdict.LOSES, ImageVerdict.OK
+    ),
+}
+_ASKING = Image({"hw_time_hpet": "yes"}, name="asking")
+each_report = pytest.mark.parametrize("case", _REPORTS.values(), ids=_REPORTS)
+before_and_after = pytest.mark.parametrize(
     "enabled", [False, True], ids=["to be enabled", "enabled already"]
 )
-@pytest.mark.parametrize(("traits", "hosts", "verdict"), _REPORTS)
-def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_reported(
-    traits: list[set[str]],
-    hosts: tuple[int, int],
-    verdict: ImageVerdict,
-    enabled: bool,
-) -> None:
-    """The verdict is that of the worse; a Placement where the silent hosts
-    report the marker has the same hosts.
-    """
+
+
+def _audit_hpet(traits: list[set[str]], enabled: bool) -> Audit:
     fleet = fleet_of(traits)
-    after, image = (
-        waiting_pipeline(fleet, "hpet"),
-        Image({"hw_time_hpet": "yes"}),
-    )
-    result = audit_images(
-        [image, Image({})],
-        fleet,
-        FilterChange(after if enabled else NONE, after),
-    )
-    line, plain = sorted(
-        result.lines, key=lambda line: line.after.bit_count()
-    )[:2]
-    is_open = hosts[0] == hosts[1] == 1
-    assert (line.waiting.bit_count(), line.after.bit_count()) == hosts
-    assert line.verdict == (
-        ImageVerdict.OK if enabled and is_open else verdict
-    )
-    assert (
-        plain.waiting.bit_count(),
-        plain.after.bit_count(),
-        plain.verdict,
-    ) == (3, 3, ImageVerdict.OK)
-    assert result.is_waiting == (hosts[0] != hosts[1])
+    after = waiting_pipeline(fleet, "hpet")
+    change = FilterChange(after if enabled else NONE, after)
+    images = [_ASKING, Image({}, name="plain")]
+    return audit_images(images, fleet, change)
+
+
+@before_and_after
+@each_report
+def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_reported(
+    case: _Reports, enabled: bool
+) -> None:
+    """The verdict is that of the worse."""
+    line = by_name(_audit_hpet(case.traits, enabled))["asking"]
+    verdict = case.if_enabled if enabled else case.verdict
+    assert line.waiting.bit_count() == case.waiting
+    assert line.after.bit_count() == case.after
+    assert line.verdict == verdict
+
+
+@before_and_after
+@each_report
+def test_filters_that_wait_take_no_host_from_an_image_without_requirement(
+    case: _Reports, enabled: bool
+) -> None:
+    plain = by_name(_audit_hpet(case.traits, enabled))["plain"]
+    assert plain.waiting.bit_count() == 3
+    assert plain.after.bit_count() == 3
+    assert plain.verdict == ImageVerdict.OK
+
+
+@before_and_after
+@each_report
+def test_audit_names_what_is_not_required_until_all_hosts_have_reported(
+    case: _Reports, enabled: bool
+) -> None:
+    result = _audit_hpet(case.traits, enabled)
+    assert result.is_waiting == (case.waiting != case.after)
     assert bool(result.waits) == any(
-        each.isdisjoint({_MARKER, HPET}) for each in traits
+        each.isdisjoint(_HAS) for each in case.traits
     )
     for text, images in result.waits:
         assert "CUSTOM_COMPUTE_TIME_HPET is not required yet: " in text
         assert images == 1
-    later, spec = (
-        fleet_of([{*each, _MARKER} for each in traits]),
-        RequestSpec(Flavor(1, 512), image),
-    )
+
+
+@each_report
+def test_placement_has_the_same_hosts_once_all_hosts_have_reported(
+    case: _Reports,
+) -> None:
+    later = fleet_of([{*each, _MARKER} for each in case.traits])
+    spec = RequestSpec(Flavor(1, 512), _ASKING)
     waiting_pipeline(later, "hpet").apply(spec)
+    query = allocation_candidates_query(spec)
     with EmbeddedPlacement(later) as placement:
         placement.know([HPET])
-        found = placement.client.allocation_candidates(
-            allocation_candidates_query(spec)
-        ).hosts
-    assert len(found) == hosts[1]
+        found = placement.client.allocation_candidates(query)
+    assert len(found.hosts) == case.after
 
 
 def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_another_one() -> (
     None
 ):
-    fleet = fleet_of([{_MARKER, HPET}, {HPET}])
-    filters = [
+    fleet = fleet_of([_HAS, {HPET}])
+    filters = (
         LoadedFilter("hpet", lambda _request: require(HPET, "a rule")),
         LoadedFilter("without", lambda _request: forbid(HPET, "another rule")),
-    ]
+    )
     fact = Fact("reports", lambda _context: reports_of(fleet, EVERY_GROUP), 60)
-    pipeline = Service(tuple(filters), Options(), {"reports": fact})
-    line = only_line(
-        audit_images([Image({})], fleet, FilterChange(NONE, pipeline))
-    )
-    assert (line.waiting, line.after, line.verdict) == (
-        0,
-        0,
-        ImageVerdict.REJECTED,
-    )
+    change = FilterChange(NONE, Service(filters, Options(), {"reports": fact}))
+    line = only_line(audit_images([Image({})], fleet, change))
+    assert line.waiting == 0
+    assert line.after == 0
+    assert line.verdict == ImageVerdict.REJECTED
     assert "is both required (hpet: a rule) and forbidden" in line.reason
+
+
+_NODE = "VCPU MEMORY_MB"
+_GPU = provider("nova-gpu", "VGPU")
+_CYBORG_GPU = provider("its-gpu", "VGPU", "OWNER_CYBORG OWNER_NOVA")
+_OWNED = (
+    provider("nova", _NODE, "COMPUTE_NODE", (_GPU,)),
+    provider("cyborg", _NODE, "COMPUTE_NODE", (_CYBORG_GPU,)),
+    provider("ready", _NODE, "COMPUTE_NODE OWNER_NOVA"),
+)
+
+
+def _audit_owner(fleet: Fleet, *flavors: Flavor) -> Audit:
+    change = FilterChange(NONE, waiting_pipeline(fleet, "owner"))
+    return audit_images([Image({})], fleet, change, flavors=flavors)
 
 
 @pytest.mark.parametrize("has_inventories", [True, False])
 def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(
     has_inventories: bool,
 ) -> None:
-    hosts = (
-        provider(
-            "nova",
-            "VCPU MEMORY_MB",
-            "COMPUTE_NODE",
-            (provider("nova-gpu", "VGPU"),),
-        ),
-        provider(
-            "cyborg",
-            "VCPU MEMORY_MB",
-            "COMPUTE_NODE",
-            (provider("its-gpu", "VGPU", "OWNER_CYBORG OWNER_NOVA"),),
-        ),
-        provider("ready", "VCPU MEMORY_MB", "COMPUTE_NODE OWNER_NOVA"),
-    )
-    fleet = Fleet(hosts, has_inventories=has_inventories)
-    flavors = (
-        Flavor(1, 1, name="plain"),
-        Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="gpu"),
-    )
-    after = waiting_pipeline(fleet, "owner", wait_for_reports=True)
-    result = audit_images(
-        [Image({})], fleet, FilterChange(NONE, after), flavors=flavors
-    )
-    gpu, plain = sorted(result.lines, key=lambda line: line.flavor)
-    assert (
-        plain.waiting.bit_count(),
-        plain.after.bit_count(),
-        plain.verdict,
-    ) == (3, 3, ImageVerdict.OK)
-    if has_inventories:
-        assert (gpu.before, gpu.waiting, gpu.after, gpu.verdict) == (
-            0b011,
-            0b011,
-            0b001,
-            ImageVerdict.LOSES,
-        )
+    fleet = Fleet(_OWNED, has_inventories=has_inventories)
+    gpu = Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="gpu")
+    result = _audit_owner(fleet, Flavor(1, 1, name="plain"), gpu)
+    _, line = sorted(result.lines, key=lambda each: each.flavor)
+    assert line.waiting.bit_count() == 3
+    assert line.after.bit_count() == 3
+    assert line.verdict == ImageVerdict.OK
     assert result.waits == (
         ("not every compute node has OWNER_NOVA yet: not required yet", 1),
     )
+
+
+def test_filter_owner_excludes_a_gpu_of_another_owner_before_all_have_reported() -> (
+    None
+):
+    gpu = Flavor(1, 1, extra_specs={"resources:VGPU": "1"})
+    line = only_line(_audit_owner(Fleet(_OWNED), gpu))
+    assert line.before == 0b011
+    assert line.waiting == 0b011
+    assert line.after == 0b001
+    assert line.verdict == ImageVerdict.LOSES
 
 
 def test_audit_of_a_fleet_without_compute_nodes_enforces_nothing_that_waits() -> (
     None
 ):
     fleet = Fleet((provider("a"),))
-    after = waiting_pipeline(fleet, "hpet", "owner", wait_for_reports=True)
-    line = only_line(
-        audit_images(
-            [Image({"hw_time_hpet": "yes"})], fleet, FilterChange(NONE, after)
-        )
-    )
-    assert (line.waiting, line.after, line.verdict) == (1, 1, ImageVerdict.OK)
+    change = FilterChange(NONE, waiting_pipeline(fleet, "hpet", "owner"))
+    line = only_line(audit_images([_ASKING], fleet, change))
+    assert line.waiting == 1
+    assert line.after == 1
+    assert line.verdict == ImageVerdict.OK
 
 
-def test_audit_lists_each_requirement_no_host_meets_once_with_its_image_count() -> (
+_UNSERVED = Image({"hw_sound_model": "virtio", **_NO_HOST}, "raw")
+
+
+def test_audit_lists_a_trait_that_no_host_has_once_with_its_image_count() -> (
     None
 ):
-    images = [
-        Image(
-            {"hw_sound_model": "virtio", "trait:CUSTOM_NOBODY": "required"},
-            "raw",
-            name=str(n),
-        )
-        for n in range(3)
-    ]
+    images = [replace(_UNSERVED, name=name) for name in "abc"]
+    because = "image property trait:CUSTOM_NOBODY=required"
+    cause = Cause("CUSTOM_NOBODY", "required", "", "request", because)
+    assert audit_of(*images).unserved == ((cause, 3),)
+
+
+def test_audit_lists_a_resource_class_that_no_host_has() -> None:
     flavor = Flavor(1, 1, extra_specs={"resources:FPGA": "1"}, name="fpga")
-    assert audit_of(*images).unserved == (
-        (
-            Cause(
-                "CUSTOM_NOBODY",
-                "required",
-                "",
-                "request",
-                "image property trait:CUSTOM_NOBODY=required",
-            ),
-            3,
-        ),
-    )
-    assert audit_of(images[0], flavors=(flavor,)).unserved == (
-        (Cause("FPGA", "resource class", "", "request", "flavor fpga"), 1),
-    )
+    cause = Cause("FPGA", "resource class", "", "request", "flavor fpga")
+    result = audit_of(_UNSERVED, flavors=(flavor,))
+    assert result.unserved == ((cause, 1),)
+
+
+_POOR_FLEETS = {
+    "no host": (Fleet(()), ImageVerdict.ALREADY),
+    "no inventory": (
+        Fleet((provider("bare", classes=""),)),
+        ImageVerdict.UNSCHEDULABLE,
+    ),
+    "no trait": (
+        Fleet((provider("no traits"),)),
+        ImageVerdict.UNSCHEDULABLE,
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    "fleet",
-    [
-        Fleet(()),
-        Fleet((provider("bare", classes=""),)),
-        Fleet((provider("no traits"),)),
-    ],
+    ("fleet", "verdict"), _POOR_FLEETS.values(), ids=_POOR_FLEETS
 )
 def test_audit_handles_fleets_without_hosts_inventories_or_traits(
-    fleet: Fleet,
+    fleet: Fleet, verdict: ImageVerdict
 ) -> None:
-    """No host, hosts without inventories or traits, none of which is a compute
-    node.
-    """
-    result = audit_of(
-        Image({"hw_vif_model": "igb"}, "raw", name="image"), fleet=fleet
-    )
-    assert only_line(result).verdict == (
-        ImageVerdict.UNSCHEDULABLE if fleet.hosts else ImageVerdict.ALREADY
-    )
+    """None of the hosts is a compute node."""
+    result = audit_of(Image({"hw_vif_model": "igb"}, "raw"), fleet=fleet)
+    nothing = audit_of(fleet=fleet)
+    assert only_line(result).verdict == verdict
     assert result.hosts == len(fleet.hosts)
-    assert audit_of(fleet=fleet).lines == ()
-    assert audit_of(fleet=fleet).unused == tuple(
-        host.name for host in fleet.hosts
-    )
+    assert nothing.lines == ()
+    assert nothing.unused == tuple(host.name for host in fleet.hosts)
 
 
 def test_audit_escapes_and_cuts_names() -> None:
-    line = only_line(
-        audit_of(
-            *(
-                Image({}, name=name)
-                for name in ["\u202e\x1b[31m\n", "x" * 10_000, None]
-            )
-        )
-    )
-    assert (line.names, line.images) == (
-        [r"\u202e\x1b[31m\n", "x" * 255, "an image without a name"],
-        3,
-    )
-    assert audit_of(
-        *[Image({"hw_vif_model": f"no\n{number % 2}"}) for number in range(4)]
-    ).unknown == tuple(
-        (
-            (
-                rf"image property hw_vif_model: unknown value 'no\n{number}':"
-                r" not required"
-            ),
-            2,
-        )
-        for number in range(2)
-    )
+    names = ["\u202e\x1b[31m\n", "x" * 10_000, None]
+    line = only_line(audit_of(*(Image({}, name=name) for name in names)))
+    escaped, cut, missing = line.names
+    assert escaped == r"\u202e\x1b[31m\n"
+    assert cut == "x" * 255
+    assert missing == "an image without a name"
+    assert line.images == 3
+
+
+def test_audit_escapes_and_counts_unknown_values() -> None:
+    values = ["no\n0", "no\n1", "no\n0", "no\n1"]
+    images = [Image({"hw_vif_model": value}) for value in values]
+    first, second = audit_of(*images).unknown
+    text = "image property hw_vif_model: unknown value {}: not required"
+    assert first == (text.format(r"'no\n0'"), 2)
+    assert second == (text.format(r"'no\n1'"), 2)
 
 
 def test_audit_calls_progress_with_stage_count_and_total() -> None:
@@ -430,65 +448,55 @@ def test_audit_calls_progress_with_stage_count_and_total() -> None:
     ]
 
 
-def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
-    """The host's own classes are on its root, any other may be on each
-    provider of its tree.
-    """
-    gpu = replace(provider("gpu", "", "OWNER_CYBORG"), uuid="1")
-    hosts: tuple[Provider, ...] = (
-        provider("plain", "", "HW_ARCH_X86_64"),
-        provider("tree", "", "", (gpu,)),
-    )
-    query = capability_of(
-        Demand({"": RequestGroup("", {"VCPU": 1}, {"HW_ARCH_X86_64"})})
-    )
-    own = capability_of(
-        Demand({"_a": RequestGroup("_a", {"VGPU": 1}, {"OWNER_CYBORG"})})
-    )
-    sets = HostIndex.by_capability(
-        Fleet(hosts, has_inventories=False), [*query, *own]
-    )
-    assert sets.names_of(sets.find_candidates(query)) == ("plain",)
-    assert sets.names_of(sets.find_candidates(own)) == ("tree",)
-    assert (
-        HostIndex.by_capability(Fleet(hosts), query).find_candidates(query)
-        == 0
-    )
+_ROOT = capability_of(
+    Demand({"": RequestGroup("", {"VCPU": 1}, {"HW_ARCH_X86_64"})})
+)
+_OWN_GROUP = capability_of(
+    Demand({"_a": RequestGroup("_a", {"VGPU": 1}, {"OWNER_CYBORG"})})
+)
+_CHILD = replace(provider("gpu", "", "OWNER_CYBORG"), uuid="1")
+_HOSTS = (
+    provider("plain", "", "HW_ARCH_X86_64"),
+    provider("tree", "", "", (_CHILD,)),
+)
 
 
 @pytest.mark.parametrize(
-    ("name", "demand"),
-    [
-        (
-            "member_of",
-            Demand({"": RequestGroup("", {"VCPU": 1}, aggregates=[["1"]])}),
-        ),
-        (
-            "member_of_x",
-            Demand(
-                {
-                    "_x": RequestGroup(
-                        "_x", {"VGPU": 1}, forbidden_aggregates={"1"}
-                    )
-                }
-            ),
-        ),
-        ("in_tree", Demand({"": RequestGroup("", {"VCPU": 1}, in_tree="1")})),
-        (
-            "same_subtree",
-            Demand(
-                {"": RequestGroup("", {"VCPU": 1})},
-                same_subtree=(("_a", "_b"),),
-            ),
-        ),
-    ],
-    ids=["member_of", "not member_of", "in_tree", "same_subtree"],
+    ("query", "name"),
+    [(_ROOT, "plain"), (_OWN_GROUP, "tree")],
+    ids=["class of the root", "class of any provider"],
 )
+def test_fleet_read_without_inventories_is_matched_by_traits_alone(
+    query: tuple[Condition, ...], name: str
+) -> None:
+    """The host's own classes are on its root, others on any provider."""
+    fleet = Fleet(_HOSTS, has_inventories=False)
+    index = HostIndex.by_capability(fleet, [*_ROOT, *_OWN_GROUP])
+    assert index.names_of(index.find_candidates(query)) == (name,)
+
+
+def test_host_of_a_fleet_with_inventories_has_no_class_without_one() -> None:
+    index = HostIndex.by_capability(Fleet(_HOSTS), _ROOT)
+    assert index.find_candidates(_ROOT) == 0
+
+
+_VCPU = RequestGroup("", {"VCPU": 1})
+_NOT_MEMBER = RequestGroup("_x", {"VGPU": 1}, forbidden_aggregates={"1"})
+_MEMBER = replace(_VCPU, aggregates=[["1"]])
+_IN_TREE = replace(_VCPU, in_tree="1")
+_SUBTREE = Demand({"": _VCPU}, same_subtree=(("_a", "_b"),))
+_REFUSED = {
+    "member_of": ("member_of", Demand({"": _MEMBER})),
+    "not member_of": ("member_of_x", Demand({"_x": _NOT_MEMBER})),
+    "in_tree": ("in_tree", Demand({"": _IN_TREE})),
+    "same_subtree": ("same_subtree", _SUBTREE),
+}
+
+
+@pytest.mark.parametrize(("name", "demand"), _REFUSED.values(), ids=_REFUSED)
 def test_audit_refuses_query_parameters_it_cannot_evaluate(
     name: str, demand: Demand
 ) -> None:
-    with pytest.raises(
-        ConfigurationError,
-        match=f"A request filter adds {name} to the query, which an audit",
-    ):
+    message = f"A request filter adds {name} to the query, which an audit"
+    with pytest.raises(ConfigurationError, match=message):
         capability_of(demand)

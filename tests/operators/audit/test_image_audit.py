@@ -426,7 +426,9 @@ def test_audit_escapes_and_cuts_names() -> None:
 def test_audit_escapes_and_counts_unknown_values() -> None:
     values = ["no\n0", "no\n1", "no\n0", "no\n1"]
     images = [Image({"hw_vif_model": value}) for value in values]
-    first, second = audit_of(*images).unknown
+    result = audit_of(*images)
+    first, second = result.unknown
+    assert result.waits == ()
     text = "image property hw_vif_model: unknown value {}: not required"
     assert first == (text.format(r"'no\n0'"), 2)
     assert second == (text.format(r"'no\n1'"), 2)

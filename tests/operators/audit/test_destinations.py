@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The destinations of servers against a real Placement: now, if the host died,
-and without hosts that are drained.
-"""
+"""Destinations of servers: now, if the host died, without drained hosts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
@@ -18,6 +16,7 @@ from os_prefilter import (
     RequestSpec,
     allocation_candidates_query,
 )
+from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.request.spec import Destination
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -53,15 +52,16 @@ from tests.operators.audit.test_agreement import (
 from tests.support.fleets import emptied
 
 SIZES = {"VCPU": Inventory(4), "MEMORY_MB": Inventory(4096)}
-ZONE, OTHER_ZONE = "az-1", "az-2"
+ZONE = "az-1"
+OTHER_ZONE = "az-2"
+ZONES = {"rack-1": ZONE, "rack-2": ZONE, "rack-3": OTHER_ZONE}
 AGGREGATES = {
     aggregate_uuid(name): Aggregate(aggregate_uuid(name), name, zone)
-    for name, zone in (
-        ("rack-1", ZONE),
-        ("rack-2", ZONE),
-        ("rack-3", OTHER_ZONE),
-    )
+    for name, zone in ZONES.items()
 }
+
+
+_NO_DESTINATION = (ServerVerdict.NONE, ServerVerdict.NONE_IF_EMPTY)
 
 
 def plain(
@@ -71,82 +71,59 @@ def plain(
     *aggregates: str,
 ) -> Provider:
     has = frozenset(f"CUSTOM_{each}" for each in traits.split())
-    return Provider(
-        name,
-        provider_uuid(name),
-        sizes,
-        has,
-        tuple(map(aggregate_uuid, aggregates)),
-    )
+    uuids = tuple(map(aggregate_uuid, aggregates))
+    return Provider(name, provider_uuid(name), sizes, has, uuids)
 
 
 def random_fleet(random: Random) -> Fleet:
-    def room(total: int) -> Inventory:
+    def inventory(total: int) -> Inventory:
         used = random.choice((0, 0, total // 2, total))
-        return Inventory(
-            total, used=used, allocation_ratio=random.choice((1.0, 1.5))
-        )
+        ratio = random.choice((1.0, 1.5))
+        return Inventory(total, used=used, allocation_ratio=ratio)
 
-    return Fleet(
-        tuple(
-            hosts(random, [each.name for each in AGGREGATES.values()], room)
-        ),
-        aggregates=AGGREGATES,
-    )
+    found = tuple(hosts(random, list(ZONES), inventory))
+    return Fleet(found, aggregates=AGGREGATES)
 
 
 def random_servers(random: Random, fleet: Fleet) -> Iterator[Server]:
+    names = [host.name for host in fleet.instance_hosts]
     for number in range(6):
-        image = Image(
-            dict(random.sample(PROPERTIES, random.randint(0, 3))),
-            random.choice(("qcow2", "raw", None)),
-        )
+        properties = random.sample(PROPERTIES, random.randint(0, 3))
+        disk_format = random.choice(("qcow2", "raw", None))
         flavor = replace(
             random.choice(FLAVORS),
             vcpus=random.choice((1, 2, 3)),
             memory_mb=random.choice((512, 1024)),
         )
-        destination = None
+        request = RequestSpec(flavor, Image(dict(properties), disk_format))
         if random.random() < 0.2:
-            destination = Destination(
-                forbidden_aggregates={aggregate_uuid("rack-1")}
-            )
+            rack = {aggregate_uuid("rack-1")}
+            destination = Destination(forbidden_aggregates=rack)
+            request.requested_destination = destination
         zone = random.choice(("", "", ZONE, OTHER_ZONE))
-        yield Server(
-            RequestSpec(
-                flavor,
-                image,
-                requested_destination=destination,
-                availability_zone=zone,
-            ),
-            host=random.choice(
-                [host.name for host in fleet.instance_hosts]
-                + ["", "elsewhere"]
-            ),
-            uuid=f"id-{number}",
-            project=random.choice(("shop", "lab")),
-        )
+        request.availability_zone = zone
+        host = random.choice([*names, "", "elsewhere"])
+        project = random.choice(("shop", "lab"))
+        yield Server(request, host=host, uuid=f"id-{number}", project=project)
 
 
-def candidates(asked: Cloud, server: Server, pipeline: Service) -> set[str]:
-    """Return the hosts that Placement returns for a server's request, disabled
-    ones excluded.
-    """
+def candidates(cloud: Cloud, server: Server, pipeline: Service) -> set[str]:
+    """Return the enabled hosts that Placement returns for a server."""
     spec = RequestSpec(**vars(replace(server.request)))
-    zone = [
-        each.uuid
-        for each in AGGREGATES.values()
-        if each.availability_zone == spec.availability_zone
-    ]
     if spec.availability_zone:
+        racks = [
+            aggregate_uuid(name)
+            for name, zone in ZONES.items()
+            if zone == spec.availability_zone
+        ]
         spec.requested_destination = replace(
             spec.requested_destination or Destination(),
-            aggregates=[",".join(zone)],
+            aggregates=[",".join(racks)],
         )
     pipeline.apply(spec)
     spec.request_level_params.root_forbidden.add("COMPUTE_STATUS_DISABLED")
-    asked.know(spec.root_required | spec.root_forbidden)
-    return asked.hosts(allocation_candidates_query(spec, limit=None))
+    cloud.know(spec.root_required | spec.root_forbidden)
+    return cloud.hosts(allocation_candidates_query(spec, limit=None))
 
 
 @pytest.mark.parametrize("seed", range(times(2)))
@@ -155,117 +132,76 @@ def test_destinations_match_placement(seed: int) -> None:
     host is one that takes nothing.
     """
     random = Random(seed)  # noqa: S311
-    fleet, names = (
-        random_fleet(random),
-        random.sample(FILTERS, random.randint(1, len(FILTERS))),
-    )
-    pipeline = pipeline_of(
-        *names, trait_scope=random.choice(("root", "root_and_unsuffixed"))
-    )
-    destinations, drained = (
-        Destinations(fleet, pipeline),
-        random.choice(fleet.instance_hosts).name,
-    )
+    fleet = random_fleet(random)
+    names = random.sample(FILTERS, random.randint(1, len(FILTERS)))
+    scope = random.choice(("root", "root_and_unsuffixed"))
+    pipeline = pipeline_of(*names, trait_scope=scope)
+    destinations = Destinations(fleet, pipeline)
+    drained = random.choice(fleet.instance_hosts).name
     servers = list(random_servers(random, fleet))
     audited = audit_servers(servers, destinations, [drained])
+    index = destinations.index
+    lines = {each.id: line for line in audited.lines for each in line.servers}
     with ExitStack() as stack:
 
+        def start(hosts: Iterable[Provider]) -> Cloud:
+            placement = EmbeddedPlacement(replace(fleet, hosts=tuple(hosts)))
+            return Cloud(stack.enter_context(placement))
+
         @cache
-        def asked(dead: str | None = None) -> Cloud:
-            """Return a Placement without usage, or with it and without one of
-            the hosts.
-            """
-            left = (
-                map(emptied, fleet.hosts)
-                if dead is None
-                else (each for each in fleet.hosts if each.name != dead)
-            )
-            return Cloud(
-                stack.enter_context(
-                    EmbeddedPlacement(replace(fleet, hosts=tuple(left)))
-                )
-            )
+        def without(dead: str) -> Cloud:
+            return start(host for host in fleet.hosts if host.name != dead)
 
         for server in servers:
-            (line,) = (
-                line
-                for line in audited.lines
-                if server.uuid in {each.id for each in line.servers}
-            )
-            found = [
-                set(destinations.index.names_of(each))
-                for each in (line.now, line.if_died, line.without)
-            ]
-            now = candidates(asked(""), server, pipeline) - {server.host}
-            assert found == [
-                now,
-                candidates(asked(server.host), server, pipeline),
-                now - {drained},
-            ]
-            if not now:
-                empty = {host.name for host in fleet.instance_hosts} - {
-                    server.host
-                }
-                assert line.if_empty == len(
-                    candidates(asked(), server, pipeline) & empty
-                )
-            assert (
-                line.verdict
-                in (
-                    ServerVerdict.NONE,
-                    ServerVerdict.NONE_IF_EMPTY,
-                )
-            ) == (not now)
+            line = lines[server.uuid]
+            now = candidates(without(""), server, pipeline) - {server.host}
+            if_died = candidates(without(server.host), server, pipeline)
+            assert set(index.names_of(line.now)) == now
+            assert set(index.names_of(line.if_died)) == if_died
+            assert set(index.names_of(line.without)) == now - {drained}
+            assert (line.verdict in _NO_DESTINATION) == (not now)
+        instance_hosts = {host.name for host in fleet.instance_hosts}
+        empty = start(map(emptied, fleet.hosts))
+        for server in servers:
+            line = lines[server.uuid]
+            if not line.now:
+                found = candidates(empty, server, pipeline) & instance_hosts
+                assert line.if_empty == len(found - {server.host})
     for each in audited.of_hosts:
-        there = [
-            destinations.judge(server)
-            for server in servers
-            if server.host == each.host
-        ]
-        stranded = [found for found in there if not found.if_died]
-        assert (each.servers, each.stranded) == (len(there), len(stranded))
-        assert each.placed <= len(there) - len(stranded)
+        own = [server for server in servers if server.host == each.host]
+        judged = map(destinations.judge, own)
+        stranded = [found for found in judged if not found.if_died]
+        assert each.servers == len(own)
+        assert each.stranded == len(stranded)
+        assert each.placed <= len(own) - len(stranded)
 
 
 @pytest.mark.parametrize("seed", range(100, 100 + times(4)))
-def test_conflict_is_a_smallest_set_that_no_other_host_meets(
-    seed: int,
-) -> None:
-    """Placement returns no other host for its requirements, and some host
-    without any one of them.
-    """
+def test_conflict_is_a_set_that_no_other_host_meets(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random)
     destinations = Destinations(fleet, pipeline_of(*FILTERS))
     for server in random_servers(random, fleet):
         judged = destinations.judge(server)
-        kind, hosts = (
-            judged.kind,
-            [host for host in hosts_in(fleet) if host.name != server.host],
-        )
-        met = [host for host in hosts if meets(host, kind.demand)]
-        assert bool(judged.now) == bool(met)
-        if not met:
-            conflict = {each.text for each in destinations.conflict(judged)}
-            assert conflict
-            named = [
-                item
-                for item in kind.demand.conditions()
-                if _text(item) in conflict
-            ]
-            assert not any(
-                meets(host, kind.demand.only(named)) for host in hosts
-            ), (server, conflict)
+        demand = judged.kind.demand
+        others = [each for each in hosts_in(fleet) if each.name != server.host]
+        has_destination = any(meets(host, demand) for host in others)
+        assert bool(judged.now) == has_destination
+        if has_destination:
+            continue
+        conflict = {each.text for each in destinations.conflict(judged)}
+        named = [
+            item for item in demand.conditions() if _text(item) in conflict
+        ]
+        assert conflict
+        assert not any(meets(host, demand.only(named)) for host in others)
 
 
 def _text(item: Condition) -> str:
     text = str(item)
     if item.kind == AGGREGATE:
-        text = (
-            ("" if item.wanted else "!")
-            + "aggregate "
-            + "|".join(AGGREGATES[uuid].name for uuid in item.names)
-        )
+        racks = "|".join(AGGREGATES[uuid].name for uuid in item.names)
+        text = f"aggregate {racks}" if item.wanted else f"!aggregate {racks}"
     elif item.kind == POLICY:
         text = f"group_policy={text}"
     return f"{text} on {item.suffix}" if item.suffix else text
@@ -275,122 +211,129 @@ def _text(item: Condition) -> str:
 def test_servers_that_are_placed_together_fit_in_a_real_placement(
     seed: int,
 ) -> None:
-    """Each allocation that is counted is one that Placement takes beside those
-    before.
-    """
+    """Placement takes each counted allocation together with those before."""
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random)
     destinations = Destinations(fleet, pipeline_of("image_type"))
     servers = [*random_servers(random, fleet), *random_servers(random, fleet)]
-    kinds = [destinations.judge(server).kind for server in servers]
+    placed = _place(destinations, servers)
     with EmbeddedPlacement(fleet) as placement:
-        placed = JointPlacement(destinations.index).place(
-            [Moving(kind.demand, kind.hosts) for kind in kinds]
-        )
         for number, resources in enumerate(placed):
+            consumer = provider_uuid(f"server-{number}")
+            allocations = {
+                uuid: {"resources": dict(amounts)}
+                for uuid, amounts in resources.items()
+            }
             body = {
-                "allocations": {
-                    uuid: {"resources": dict(of_one)}
-                    for uuid, of_one in resources.items()
-                },
+                "allocations": allocations,
                 "project_id": "p",
                 "user_id": "u",
                 "consumer_generation": None,
                 "consumer_type": "INSTANCE",
             }
-            placement.client.request(
-                "PUT",
-                f"/allocations/{provider_uuid(f'server-{number}')}",
-                body,
-            )
-    assert len(placed) <= sum(bool(kind.hosts) for kind in kinds)
-    assert len(placed) >= min(1, sum(bool(kind.hosts) for kind in kinds))
+            placement.client.request("PUT", f"/allocations/{consumer}", body)
+    kinds = [destinations.judge(server).kind for server in servers]
+    placeable = [kind for kind in kinds if kind.hosts]
+    assert len(placed) <= len(placeable)
+    assert bool(placed) == bool(placeable)
 
 
-@pytest.mark.parametrize("seed", range(300, 300 + times(20)))
-def test_servers_placed_together_are_as_many_in_each_order_and_all_where_that_is_said(
-    seed: int,
-) -> None:
-    random = Random(seed)  # noqa: S311
-    fleet, servers = _contested(
-        random, random.randint(1, 5), random.randint(1, 7)
-    )
+def _place(
+    destinations: Destinations, servers: list[Server]
+) -> Sequence[Mapping[str, Mapping[str, int]]]:
+    """Return the allocations of the servers that find a place together."""
+    kinds = [destinations.judge(server).kind for server in servers]
+    moving = [Moving(kind.demand, kind.hosts) for kind in kinds]
+    return JointPlacement(destinations.index).place(moving)
+
+
+contested_fleets = pytest.mark.parametrize("seed", range(300, 300 + times(20)))
+
+
+@contested_fleets
+def test_servers_placed_together_are_never_more_than_fit(seed: int) -> None:
+    fleet, servers = _contested(Random(seed))  # noqa: S311
     destinations = Destinations(fleet, Service())
-    judged = [destinations.judge(server).kind for server in servers]
-    found = JointPlacement(destinations.index).place(
-        [Moving(kind.demand, kind.hosts) for kind in judged]
-    )
     flavors = [server.request.flavor for server in servers]
     sizes = [(each.vcpus, each.memory_mb) for each in flavors]
     choices = [
-        [n for n in range(len(fleet.hosts)) if kind.hosts >> n & 1]
-        for kind in judged
+        numbers_in(destinations.judge(server).kind.hosts) for server in servers
     ]
     rooms = [
-        tuple(each.total - each.used for each in host.resources.values())
+        [each.total - each.used for each in host.resources.values()]
         for host in fleet.hosts
     ]
-    assert len(found) <= _most(sizes, choices, rooms)
-    audited = audit_servers(servers, destinations, ["host-0"])
+    placed = _place(destinations, servers)
+    assert len(placed) <= _most(sizes, choices, rooms)
+
+
+@contested_fleets
+def test_servers_placed_together_are_as_many_in_each_order(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    fleet, servers = _contested(random)
+    audited = _audit(fleet, servers)
     random.shuffle(servers)
-    again = audit_servers(
-        servers,
-        Destinations(replace(fleet, hosts=fleet.hosts[::-1]), Service()),
-        ["host-0"],
-    )
-    assert (again.of_hosts, again.if_drained) == (
-        audited.of_hosts,
-        audited.if_drained,
-    )
+    again = _audit(replace(fleet, hosts=fleet.hosts[::-1]), servers)
+    assert again.of_hosts == audited.of_hosts
+    assert again.if_drained == audited.if_drained
     assert _verdicts(again) == _verdicts(audited)
-    # An all-clear is one for all servers together.
+
+
+@contested_fleets
+def test_all_clear_is_one_for_all_servers_together(seed: int) -> None:
+    audited = _audit(*_contested(Random(seed)))  # noqa: S311
     assert audited.if_drained
     for each in (*audited.of_hosts, audited.if_drained):
-        assert each.placed == each.servers or _verdicts(audited)[
-            each.host
-        ] != {"ok"}
+        if each.placed != each.servers:
+            assert _verdicts(audited)[each.host] != {"ok"}
 
 
-def _contested(
-    random: Random, hosts: int, servers: int
-) -> tuple[Fleet, list[Server]]:
-    def contested(number: int) -> Provider:
-        rooms = {
-            "VCPU": Inventory(8, used=random.randint(0, 8)),
-            "MEMORY_MB": Inventory(4096, used=512 * random.randint(2, 7)),
-        }
-        return plain(
-            f"host-{number}",
-            " ".join(each for each in "AB" if random.random() < 0.6),
-            rooms,
-        )
+def _audit(fleet: Fleet, servers: list[Server]) -> ServerAudit:
+    return audit_servers(servers, Destinations(fleet, Service()), ["host-0"])
 
-    fleet, found = Fleet(tuple(map(contested, range(hosts)))), []
-    for number in range(servers):
-        extra_specs = {
-            f"trait:CUSTOM_{each}": "required"
-            for each in "AB"
-            if random.random() < 0.3
-        }
-        flavor = Flavor(
-            random.randint(1, 4),
-            256 * random.randint(1, 6),
-            extra_specs=extra_specs,
+
+def _contested(random: Random) -> tuple[Fleet, list[Server]]:
+    """Return a few hosts with little left, and servers on two of them."""
+    count = random.randint(1, 5)
+    servers = range(random.randint(1, 7))
+    found = [_contested_host(random, f"host-{n}") for n in range(count)]
+    return Fleet(tuple(found)), [
+        Server(
+            _contested_request(random),
+            host=f"host-{number % 2 % count}",
+            uuid=f"id-{number}",
         )
-        found.append(
-            Server(
-                RequestSpec(flavor),
-                host=f"host-{number % 2 % hosts}",
-                uuid=f"id-{number}",
-            )
-        )
-    return fleet, found
+        for number in servers
+    ]
+
+
+def _contested_host(random: Random, name: str) -> Provider:
+    sizes = {
+        "VCPU": Inventory(8, used=random.randint(0, 8)),
+        "MEMORY_MB": Inventory(4096, used=512 * random.randint(2, 7)),
+    }
+    traits = [each for each in "AB" if random.random() < 0.6]
+    return plain(name, " ".join(traits), sizes)
+
+
+def _contested_request(random: Random) -> RequestSpec:
+    traits = [each for each in "AB" if random.random() < 0.3]
+    vcpus = random.randint(1, 4)
+    memory_mb = 256 * random.randint(1, 6)
+    return RequestSpec(_requiring(traits, vcpus, memory_mb))
+
+
+def _requiring(
+    traits: Iterable[str], vcpus: int = 1, memory_mb: int = 512
+) -> Flavor:
+    extra_specs = {f"trait:CUSTOM_{each}": "required" for each in traits}
+    return Flavor(vcpus, memory_mb, extra_specs=extra_specs)
 
 
 def _most(
     sizes: list[tuple[int, int]],
     choices: list[list[int]],
-    rooms: list[tuple[int, ...]],
+    rooms: list[list[int]],
 ) -> int:
     """Return how many servers fit at the same time, by trying each on each
     host and leaving each out.
@@ -399,49 +342,39 @@ def _most(
         return 0
     most = _most(sizes[1:], choices[1:], rooms)
     for number in choices[0]:
-        left = tuple(
-            room - need
-            for room, need in zip(rooms[number], sizes[0], strict=True)
-        )
+        needs = zip(rooms[number], sizes[0], strict=True)
+        left = [room - need for room, need in needs]
         if min(left) >= 0:
-            most = max(
-                most,
-                1
-                + _most(
-                    sizes[1:],
-                    choices[1:],
-                    [*rooms[:number], left, *rooms[number + 1 :]],
-                ),
-            )
+            after = [*rooms[:number], left, *rooms[number + 1 :]]
+            most = max(most, 1 + _most(sizes[1:], choices[1:], after))
     return most
 
 
 def _verdicts(audited: ServerAudit) -> dict[str, set[str]]:
-    return {
-        each.host: {
-            str(x.verdict) for x in audited.lines if x.host == each.host
-        }
-        for each in audited.of_hosts
+    found: dict[str, set[str]] = {
+        each.host: set() for each in audited.of_hosts
     }
+    for line in audited.lines:
+        if line.host in found:
+            found[line.host].add(str(line.verdict))
+    return found
+
+
+_NOWHERE = {"trait:CUSTOM_NOWHERE": "required"}
+_BY_IMAGE = RequestSpec(Flavor(1, 512), Image(_NOWHERE))
+_BY_FLAVOR = RequestSpec(Flavor(1, 512, extra_specs=_NOWHERE), Image({}))
 
 
 def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:
     """One tenant's image and another one's flavor require the same trait."""
     fleet = random_fleet(Random(3))  # noqa: S311
     destinations = Destinations(fleet, pipeline_of("image_metadata"))
-    trait = {"trait:CUSTOM_NOWHERE": "required"}
-    by_image = Server(RequestSpec(Flavor(1, 512), Image(trait)))
-    by_flavor = Server(
-        RequestSpec(Flavor(1, 512, extra_specs=trait), Image({}))
-    )
-    judged = map(destinations.judge, (by_image, by_flavor, by_image))
+    requests = (_BY_IMAGE, _BY_FLAVOR, _BY_IMAGE)
+    judged = [destinations.judge(Server(request)) for request in requests]
     found = [destinations.conflict(each)[0].because for each in judged]
-    by_image_text = "image property trait:CUSTOM_NOWHERE=required"
-    assert found == [
-        by_image_text,
-        "flavor extra spec trait:CUSTOM_NOWHERE=required",
-        by_image_text,
-    ]
+    by_image = "image property trait:CUSTOM_NOWHERE=required"
+    by_flavor = "flavor extra spec trait:CUSTOM_NOWHERE=required"
+    assert found == [by_image, by_flavor, by_image]
 
 
 def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one() -> (
@@ -449,41 +382,25 @@ def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one
 ):
     traits = {"h1": "A C D", "h2": "A D E", "h3": "B C E", "own": "A B C D E"}
     fleet = Fleet(tuple(plain(name, some) for name, some in traits.items()))
-    flavor = Flavor(
-        1,
-        512,
-        extra_specs={f"trait:CUSTOM_{each}": "required" for each in "ABCDE"},
-    )
     destinations = Destinations(fleet, Service())
-    conflict = destinations.conflict(
-        destinations.judge(Server(RequestSpec(flavor), host="own"))
-    )
+    server = Server(RequestSpec(_requiring("ABCDE")), host="own")
+    conflict = destinations.conflict(destinations.judge(server))
     assert [each.text for each in conflict] == ["CUSTOM_A", "CUSTOM_B"]
 
 
 def test_reason_says_when_the_destinations_are_lost_with_the_host() -> None:
-    sharing = frozenset(("MISC_SHARES_VIA_AGGREGATE",))
     pool = Provider(
         "pool",
         provider_uuid("pool"),
         {"DISK_GB": Inventory(100)},
-        sharing,
+        frozenset({"MISC_SHARES_VIA_AGGREGATE"}),
         (aggregate_uuid("rack-1"),),
     )
-    owner, user = (
-        plain(name, "", SIZES, "rack-1") for name in ("owner", "user")
-    )
-    fleet = Fleet((replace(owner, providers=(pool,)), user))
-    server = Server(
-        RequestSpec(Flavor(1, 512, root_gb=1)),
-        host="owner",
-        uuid="a",
-        project="p",
-    )
-    (line,) = audit_servers(
-        [server], Destinations(fleet, pipeline_of("noop"))
-    ).lines
-    assert (line.verdict, line.reason) == (
-        ServerVerdict.NONE_IF_DIED,
-        "each other host would use what this one shares",
-    )
+    owner = replace(plain("owner", "", SIZES, "rack-1"), providers=(pool,))
+    fleet = Fleet((owner, plain("user", "", SIZES, "rack-1")))
+    request = RequestSpec(Flavor(1, 512, root_gb=1))
+    server = Server(request, host="owner", uuid="a", project="p")
+    destinations = Destinations(fleet, pipeline_of("noop"))
+    (line,) = audit_servers([server], destinations).lines
+    assert line.verdict == ServerVerdict.NONE_IF_DIED
+    assert line.reason == "each other host would use what this one shares"

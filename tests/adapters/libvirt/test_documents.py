@@ -4,7 +4,7 @@
 with a reason if they are invalid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from os_prefilter.adapters.libvirt.documents import (
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.vocabulary.machine_types import (
     ARCHITECTURES,
     LIBVIRT_ARCHITECTURES,
@@ -46,138 +46,120 @@ ALL_MACHINES = {
     "i686": X86_MACHINES,
     "aarch64": ARM_MACHINES,
 }
-_LAUNCH = (
-    "<launchSecurity supported='{}'><enum"
-    " name='sectype'>{}</enum></launchSecurity>"
-)
-_REDIRECTION = (
-    "<redirdev supported='yes'><enum"
-    " name='bus'><value>usb</value></enum></redirdev>"
-)
-_SPICE = (
-    "<graphics supported='yes'><enum"
-    " name='type'><value>vnc</value><value>spice</value></enum></graphics>"
-)
-
-HOSTILE: list[tuple[str, bytes, str]] = [
-    ("empty", b"", "not XML of libvirt, or incomplete"),
-    ("truncated", capabilities()[:200], "not XML of libvirt, or incomplete"),
-    ("huge", b"<capabilities>" + b" " * MAX_BYTES, "larger than 8 MiB"),
-    ("deep", b"<capabilities>" * 100_000, "not XML of libvirt, or incomplete"),
-    (
-        "entities that grow",
-        (
-            b"<!DOCTYPE a [<!ENTITY a '1234567890'><!ENTITY b"
-            b" '&a;&a;&a;&a;'><!ENTITY c"
-            b" '&b;&b;&b;&b;'>]><capabilities>&c;</capabilities>"
-        ),
-        "not XML of libvirt, or incomplete: ",
-    ),
-    (
-        "external entity",
-        (
-            b"<!DOCTYPE a [<!ENTITY a SYSTEM"
-            b" 'file:///etc/hostname'>]><capabilities>&a;</capabilities>"
-        ),
-        "not XML of libvirt, or incomplete: ",
-    ),
-    (
-        "unknown encoding",
-        b"<?xml version='1.0' encoding='nope'?><capabilities/>",
-        "not XML of libvirt",
-    ),
-    (
-        "wrong root",
-        b"<domain type='kvm'/>",
-        "this is the output of 'virsh dumpxml'",
-    ),
-    (
-        "wrong namespace",
-        b"<capabilities xmlns='urn:x'/>",
-        "this is an element '{urn:x}capabilities'",
-    ),
-    (
-        "no architecture",
-        capabilities(""),
-        "the element host/cpu/arch is missing",
-    ),
-    (
-        "unknown architecture",
-        capabilities("pdp11"),
-        "unknown architecture 'pdp11' in host/cpu/arch",
-    ),
-    (
-        "architecture with an escape",
-        capabilities("&#x9b;31m"),
-        "is not a name that libvirt gives",
-    ),
-    (
-        "siblings",
-        capabilities(siblings=("0", "two")),
-        "'two' is not a list of processors",
-    ),
-    (
-        "address bits",
-        capabilities(address_bits="-1"),
-        "'-1' is not a number of address bits",
-    ),
-]
 
 
-HOSTILE_DOMAINS: list[tuple[str, bytes, str]] = [
-    (
-        "capabilities",
-        capabilities(),
-        "this is the output of 'virsh capabilities'",
-    ),
-    (
-        "unknown architecture of a domain",
-        domain_capabilities("pdp11"),
-        "unknown architecture 'pdp11' in arch",
-    ),
-    (
-        "no domain",
-        domain_capabilities(domain=""),
-        "the element domain is missing",
-    ),
-    (
-        "line break",
-        domain_capabilities(machine="pc&#10;q35"),
-        "is not a name that libvirt gives",
-    ),
-    (
-        "escape",
-        domain_capabilities(buses="ide&#x9b;2J"),
-        "is not a name that libvirt gives",
-    ),
-    (
-        "word",
-        domain_capabilities(sev="<maxESGuests>many</maxESGuests>"),
-        "'many' is not a number of guests",
-    ),
-    (
-        "digits",
-        domain_capabilities(sev=f"<maxESGuests>{'9' * 5_000}</maxESGuests>"),
-        "is not a number of guests",
-    ),
-]
+def _enum(
+    element: str, name: str, *values: str, supported: str = "yes"
+) -> str:
+    listed = "".join(f"<value>{value}</value>" for value in values)
+    enum = f"<enum name='{name}'>{listed}</enum>"
+    return f"<{element} supported='{supported}'>{enum}</{element}>"
 
 
-@pytest.mark.parametrize(
-    "case", [*HOSTILE, *HOSTILE_DOMAINS], ids=lambda case: case[0]
-)
-def test_invalid_document_is_refused_with_a_one_line_reason(
-    case: tuple[str, bytes, str],
-) -> None:
-    _, data, says = case
-    read = capabilities_from if case in HOSTILE else domain_capabilities_from
+_Read = Callable[[str, bytes], object]
+
+
+def _check_refused(read: _Read, data: bytes, reason: str) -> None:
+    """Check that the reason is in one short line."""
     with pytest.raises(DocumentError) as raised:
         read("some.xml", data)
     message = str(raised.value)
     assert message.startswith("some.xml: ")
-    assert says in message
+    assert reason in message
     assert message.isprintable()
     assert len(message) < 400
+
+
+_GROWING = (
+    b"<!DOCTYPE a [<!ENTITY a '1234567890'><!ENTITY b '&a;&a;&a;&a;'>"
+    b"<!ENTITY c '&b;&b;&b;&b;'>]><capabilities>&c;</capabilities>"
+)
+_EXTERNAL = (
+    b"<!DOCTYPE a [<!ENTITY a SYSTEM 'file:///etc/hostname'>]>"
+    b"<capabilities>&a;</capabilities>"
+)
+_UNKNOWN_ENCODING = b"<?xml version='1.0' encoding='nope'?><capabilities/>"
+_NAMESPACE = b"<capabilities xmlns='urn:x'/>"
+_PDP11 = "unknown architecture 'pdp11' in host/cpu/arch"
+_NO_NAME = "is not a name that libvirt gives"
+_BROKEN = {
+    "empty": b"",
+    "truncated": capabilities()[:200],
+    "deep": b"<capabilities>" * 100_000,
+    "entities that grow": _GROWING,
+    "external entity": _EXTERNAL,
+}
+
+
+@pytest.mark.parametrize("data", _BROKEN.values(), ids=_BROKEN)
+def test_broken_document_is_refused(data: bytes) -> None:
+    reason = "not XML of libvirt, or incomplete: "
+    _check_refused(capabilities_from, data, reason)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"<capabilities>" + b" " * MAX_BYTES, "larger than 8 MiB"),
+        (_UNKNOWN_ENCODING, "not XML of libvirt"),
+        (b"<domain type='kvm'/>", "this is the output of 'virsh dumpxml'"),
+        (_NAMESPACE, "this is an element '{urn:x}capabilities'"),
+    ],
+    ids=["huge", "unknown encoding", "wrong root", "wrong namespace"],
+)
+def test_other_document_is_refused(data: bytes, reason: str) -> None:
+    _check_refused(capabilities_from, data, reason)
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        ({"architecture": ""}, "the element host/cpu/arch is missing"),
+        ({"architecture": "pdp11"}, _PDP11),
+        ({"architecture": "&#x9b;31m"}, _NO_NAME),
+        ({"siblings": ("0", "two")}, "'two' is not a list of processors"),
+        ({"address_bits": "-1"}, "'-1' is not a number of address bits"),
+    ],
+    ids=["missing", "unknown", "escape", "siblings", "address bits"],
+)
+def test_capabilities_with_an_invalid_part_are_refused(
+    part: dict[str, Any], reason: str
+) -> None:
+    _check_refused(capabilities_from, capabilities(**part), reason)
+
+
+def test_capabilities_are_refused_as_domain_capabilities() -> None:
+    reason = "this is the output of 'virsh capabilities'"
+    _check_refused(domain_capabilities_from, capabilities(), reason)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "reason"),
+    [
+        ("architecture", "pdp11", "unknown architecture 'pdp11' in arch"),
+        ("domain", "", "the element domain is missing"),
+        ("machine", "pc&#10;q35", _NO_NAME),
+        ("buses", "ide&#x9b;2J", _NO_NAME),
+    ],
+)
+def test_domain_capabilities_with_an_invalid_name_are_refused(
+    part: str, value: Any, reason: str
+) -> None:
+    data = domain_capabilities(**{part: value})
+    _check_refused(domain_capabilities_from, data, reason)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [("many", "'many' "), ("9" * 5_000, "")],
+    ids=["word", "digits"],
+)
+def test_number_of_encrypted_guests_that_is_none_is_refused(
+    number: str, shown: str
+) -> None:
+    data = domain_capabilities(sev=f"<maxESGuests>{number}</maxESGuests>")
+    reason = f"{shown}is not a number of guests"
+    _check_refused(domain_capabilities_from, data, reason)
 
 
 def _same_as_nova(data: bytes) -> None:
@@ -199,543 +181,554 @@ def _same_as_nova(data: bytes) -> None:
     assert guest.uefi == bool(nova.os and nova.os.uefi_autoconfig_supported)
     assert guest.secure_boot == bool(nova.os and nova.os.secure_boot_supported)
     if tpm and tpm.supported and "emulator" in tpm.backend_models:
-        versions = (
-            None if tpm.backend_versions is None else set(tpm.backend_versions)
-        )
+        versions = tpm.backend_versions
+        if versions is not None:
+            versions = set(versions)
         assert guest.tpm_models == set(tpm.models)
         assert guest.tpm_versions == versions
     else:
         assert not guest.tpm_models
-    sevs = [
-        each
+    has_sev = any(
+        each.supported
         for each in nova.features
         if isinstance(each, nova_config.LibvirtConfigDomainCapsFeatureSev)
-    ]
-    assert ("amd-sev" in guest.mem_encryption) == any(
-        each.supported for each in sevs
     )
+    assert ("amd-sev" in guest.mem_encryption) == has_sev
+
+
+_TIS = {"model": "tpm-tis", "backendModel": "emulator"}
+_TIS_OF_ANOTHER_BACKEND = {"model": "tpm-tis", "backendModel": "x"}
 
 
 @pytest.mark.parametrize(
-    "data",
+    "parts",
     [
-        domain_capabilities(tpm=TPM, firmware="bios efi", secure="yes no"),
-        domain_capabilities(
-            tpm={"model": "tpm-tis", "backendModel": "emulator"},
-            firmware="bios",
-            secure="no",
-        ),
-        domain_capabilities(
-            "aarch64",
-            "qemu",
-            "virt",
-            tpm={"model": "tpm-tis", "backendModel": "x"},
-            secure="yes",
-        ),
+        {"tpm": TPM, "firmware": "bios efi", "secure": "yes no"},
+        {"tpm": _TIS, "firmware": "bios", "secure": "no"},
     ],
+    ids=["UEFI", "BIOS"],
 )
-def test_domain_capabilities_are_read_as_nova_reads_them(data: bytes) -> None:
+def test_domain_capabilities_are_read_as_nova_reads_them(
+    parts: dict[str, Any],
+) -> None:
+    _same_as_nova(domain_capabilities(**parts))
+
+
+def test_domain_capabilities_of_aarch64_are_read_as_nova_reads_them() -> None:
+    tpm = _TIS_OF_ANOTHER_BACKEND
+    data = domain_capabilities(
+        "aarch64", "qemu", "virt", tpm=tpm, secure="yes"
+    )
     _same_as_nova(data)
 
 
-class TestVersions:
-    @pytest.mark.parametrize(
-        ("text", "version"),
-        [("8.0.0", (8, 0, 0)), ("7.2", (7, 2, 0)), ("10.10.12", (10, 10, 12))],
-    )
-    def test_a_version_is_two_or_three_numbers(
-        self, text: str, version: tuple[int, int, int]
-    ) -> None:
-        assert parse_version("--qemu-version", text) == version
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            "8",
-            "8.",
-            "8.0.0.1",
-            "8.0.0-rc1",
-            "8,0,0",
-            " 8.0.0",
-            "8.0.0\n",
-            "\u0668.0.0",
-        ],
-    )
-    def test_malformed_version_error_names_the_option_and_the_expected_format(
-        self, text: str
-    ) -> None:
-        with pytest.raises(
-            DocumentError, match="is not a version. Write it as X.Y.Z"
-        ) as raised:
-            parse_version("--libvirt-version", text)
-        assert str(raised.value).startswith("--libvirt-version: ")
-        assert str(raised.value).isprintable()
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("8.0.0", (8, 0, 0)), ("7.2", (7, 2, 0)), ("10.10.12", (10, 10, 12))],
+)
+def test_a_version_is_two_or_three_numbers(
+    text: str, version: tuple[int, int, int]
+) -> None:
+    assert parse_version("--qemu-version", text) == version
 
 
 @pytest.mark.parametrize(
-    ("settings", "offered", "domains", "says"),
+    "text",
     [
-        (
-            {"virt_type": "kvm"},
-            {"x86_64": "qemu"},
-            [{"domain": "qemu"}],
-            "caps.xml: libvirt offers no guests of [libvirt]",
-        ),
-        ({}, {"x86_64": "lxc"}, [], "virt_type qemu here, only of: lxc"),
-        (
-            {},
-            {"x86_64": "kvm"},
-            [{"domain": "xen"}],
-            "0.xml: these are domain capabilities of type 'xen'",
-        ),
-        (
-            {},
-            {"x86_64": "kvm"},
-            [{"domain": "qemu"}],
-            "--arch x86_64 --virttype kvm'",
-        ),
-        (
-            {},
-            QEMU_EVERYWHERE,
-            [{}, {"architecture": "aarch64"}],
-            "1.xml: these are domain capabilities of type 'kvm'",
-        ),
-        (
-            {},
-            {"x86_64": "kvm"},
-            [],
-            "caps.xml: no domain capabilities of x86_64, the host's own",
-        ),
+        "",
+        "8",
+        "8.",
+        "8.0.0.1",
+        "8.0.0-rc1",
+        "8,0,0",
+        " 8.0.0",
+        "8.0.0\n",
+        "\u0668.0.0",
     ],
 )
-def test_documents_that_do_not_fit_together_are_refused(
-    settings: dict[str, Any],
-    offered: dict[str, str],
-    domains: list[dict[str, Any]],
-    says: str,
+def test_malformed_version_error_names_the_option_and_the_expected_format(
+    text: str,
 ) -> None:
+    with pytest.raises(
+        DocumentError, match="is not a version. Write it as X.Y.Z"
+    ) as raised:
+        parse_version("--libvirt-version", text)
+    assert str(raised.value).startswith("--libvirt-version: ")
+    assert str(raised.value).isprintable()
+
+
+def _check_misfit(
+    reason: str, offered: Mapping[str, str], *domains: bytes, **settings: Any
+) -> None:
+    """Check that these documents do not fit together."""
+    named = [(f"{number}.xml", data) for number, data in enumerate(domains)]
     with pytest.raises(DocumentError) as raised:
         facts_from_xml(
             capabilities(guests=offered),
-            [
-                (f"{number}.xml", domain_capabilities(**each))
-                for number, each in enumerate(domains)
-            ],
+            named,
             settings=LibvirtSettings(**settings),
             libvirt_version=(9, 0, 0),
             qemu_version=(7, 2, 22),
             where="caps.xml",
         )
-    assert says in str(raised.value)
+    assert reason in str(raised.value)
+
+
+def test_virt_type_that_libvirt_does_not_offer_is_refused() -> None:
+    reason = "caps.xml: libvirt offers no guests of [libvirt]"
+    domain = domain_capabilities(domain="qemu")
+    _check_misfit(reason, {"x86_64": "qemu"}, domain, virt_type="kvm")
+
+
+def test_host_that_offers_no_guests_of_qemu_is_refused() -> None:
+    reason = "virt_type qemu here, only of: lxc"
+    _check_misfit(reason, {"x86_64": "lxc"})
+
+
+def test_domain_capabilities_of_another_hypervisor_are_refused() -> None:
+    reason = "0.xml: these are domain capabilities of type 'xen'"
+    domain = domain_capabilities(domain="xen")
+    _check_misfit(reason, {"x86_64": "kvm"}, domain)
+
+
+def test_domain_capabilities_of_qemu_are_refused_on_a_kvm_host() -> None:
+    reason = "--arch x86_64 --virttype kvm'"
+    domain = domain_capabilities(domain="qemu")
+    _check_misfit(reason, {"x86_64": "kvm"}, domain)
+
+
+def test_domain_capabilities_of_kvm_are_refused_for_an_emulated_guest() -> (
+    None
+):
+    reason = "1.xml: these are domain capabilities of type 'kvm'"
+    domains = [domain_capabilities(), domain_capabilities("aarch64")]
+    _check_misfit(reason, QEMU_EVERYWHERE, *domains)
+
+
+def test_host_without_domain_capabilities_of_its_own_is_refused() -> None:
+    reason = "caps.xml: no domain capabilities of x86_64, the host's own"
+    _check_misfit(reason, {"x86_64": "kvm"})
 
 
 def guests_of(
     *domains: bytes, offered: bytes | None = None, **settings: Any
 ) -> Mapping[str, GuestFacts]:
-    return facts(
-        offered, *domains, settings=LibvirtSettings(**settings)
-    ).guests
+    options = LibvirtSettings(**settings)
+    return facts(offered, *domains, settings=options).guests
 
 
-class TestFacts:
-    def test_facts_include_the_nova_conf_settings_and_the_given_versions(
-        self,
-    ) -> None:
-        settings = LibvirtSettings(
-            virt_type="qemu",
-            swtpm_enabled=True,
-            images_type="rbd",
-            force_raw_images=False,
-        )
-        found = facts(
-            None,
-            domain_capabilities(domain="qemu"),
-            settings=settings,
-            host="compute-1",
-        )
-        assert (found.host, found.architecture, found.virt_type) == (
-            "compute-1",
-            "x86_64",
-            "qemu",
-        )
-        assert (found.libvirt_version, found.hypervisor_version) == (
-            (9, 0, 0),
-            (7, 2, 22),
-        )
-        assert (
-            found.swtpm_enabled,
-            found.images_type,
-            found.force_raw_images,
-        ) == (True, "rbd", False)
-        assert found.physical_address_bits is None
-        assert (
-            facts(capabilities(address_bits="46")).physical_address_bits == 46
-        )
+def x86_guest(
+    *domains: bytes, offered: bytes | None = None, **settings: Any
+) -> GuestFacts:
+    return guests_of(*domains, offered=offered, **settings)["x86_64"]
 
-    @pytest.mark.parametrize(
-        ("siblings", "smt"),
-        [
-            (("0", "1"), False),
-            (("0,32", "1,33"), True),
-            (("0-1", "0-1"), True),
-            (("0", "", "2"), False),
-        ],
+
+def test_facts_include_the_nova_conf_settings() -> None:
+    settings = LibvirtSettings(
+        virt_type="qemu",
+        swtpm_enabled=True,
+        images_type="rbd",
+        force_raw_images=False,
     )
-    def test_smt_is_on_if_any_core_has_more_than_one_sibling(
-        self, siblings: tuple[str, ...], smt: bool
-    ) -> None:
-        assert facts(capabilities(siblings=siblings)).smt is smt
+    domain = domain_capabilities(domain="qemu")
+    found = facts(None, domain, settings=settings)
+    assert found.virt_type == "qemu"
+    assert found.swtpm_enabled is True
+    assert found.images_type == "rbd"
+    assert found.force_raw_images is False
 
-    @pytest.mark.parametrize(
-        ("offers", "configured", "virt_type"),
-        [
-            ("qemu kvm", None, "kvm"),
-            ("qemu", None, "qemu"),
-            ("qemu kvm", "qemu", "qemu"),
-            # Domain capabilities of type kvm are proof of it.
-            ("qemu", None, "kvm"),
-        ],
+
+def test_facts_include_the_host_and_the_given_versions() -> None:
+    found = facts(host="compute-1")
+    assert found.host == "compute-1"
+    assert found.architecture == "x86_64"
+    assert found.libvirt_version == (9, 0, 0)
+    assert found.hypervisor_version == (7, 2, 22)
+
+
+@pytest.mark.parametrize(
+    ("listed", "bits"), [("", None), ("46", 46)], ids=["none", "46"]
+)
+def test_facts_include_the_address_bits(listed: str, bits: int | None) -> None:
+    found = facts(capabilities(address_bits=listed))
+    assert found.physical_address_bits == bits
+
+
+@pytest.mark.parametrize(
+    ("siblings", "smt"),
+    [
+        (("0", "1"), False),
+        (("0,32", "1,33"), True),
+        (("0-1", "0-1"), True),
+        (("0", "", "2"), False),
+    ],
+)
+def test_smt_is_on_if_any_core_has_more_than_one_sibling(
+    siblings: tuple[str, ...], smt: bool
+) -> None:
+    assert facts(capabilities(siblings=siblings)).smt is smt
+
+
+@pytest.mark.parametrize(
+    ("offers", "configured", "virt_type"),
+    [
+        ("qemu kvm", None, "kvm"),
+        ("qemu", None, "qemu"),
+        ("qemu kvm", "qemu", "qemu"),
+        # Domain capabilities of type kvm are proof of it.
+        ("qemu", None, "kvm"),
+    ],
+)
+def test_virt_type_defaults_to_kvm_where_the_host_supports_it(
+    offers: str, configured: str | None, virt_type: str
+) -> None:
+    guests = {"x86_64": offers, "aarch64": "qemu kvm"}
+    found = facts(
+        capabilities(guests=guests),
+        domain_capabilities(domain=virt_type),
+        settings=LibvirtSettings(virt_type=configured),
     )
-    def test_virt_type_defaults_to_kvm_where_the_host_supports_it(
-        self, offers: str, configured: str | None, virt_type: str
-    ) -> None:
-        offered = capabilities(
-            guests={"x86_64": offers, "aarch64": "qemu kvm"}
-        )
-        found = facts(
-            offered,
-            domain_capabilities(domain=virt_type),
-            settings=LibvirtSettings(virt_type=configured),
-        )
-        assert found.virt_type == virt_type
-
-    def test_libvirt_architecture_names_are_mapped_to_those_of_nova(
-        self,
-    ) -> None:
-        for name in Architecture.ALL:
-            libvirts = LIBVIRT_ARCHITECTURES.get(name, name)
-            assert is_architecture(libvirts)
-            assert nova_architecture(libvirts) == name
-        # As getDomainCapabilities() of libvirt 9.0 and 11.3 answers.
-        assert not any(
-            map(is_architecture, ("armv6", "itanium", "or1k", "or32"))
-        )
-        for name in ("riscv64", "riscv32", "loongarch64"):
-            found = facts(
-                capabilities(name), domain_capabilities(name, machine="virt")
-            )
-            assert (found.architecture, set(found.guests)) == (name, {name})
-        found = facts(
-            capabilities("armv6l"),
-            domain_capabilities("armv6l", machine="virt"),
-        )
-        assert (found.architecture, set(found.guests)) == ("armv6", {"armv6"})
+    assert found.virt_type == virt_type
 
 
-class TestGuests:
-    def test_devices_of_all_machine_types_add_up(self) -> None:
-        pc = domain_capabilities(
-            buses="ide virtio", video="vga", firmware="bios"
-        )
-        q35 = domain_capabilities(
-            machine="pc-q35-7.2",
-            buses="sata virtio",
-            video="bochs",
-            firmware="bios efi",
-            secure="yes no",
-            tpm=TPM,
-        )
-        expected = GuestFacts(
-            default_machine="pc",
-            machines=frozenset(("pc-i440fx-7.2", "pc-q35-7.2")),
-            buses=frozenset(("ide", "sata", "virtio")),
-            video_models=frozenset(("vga", "bochs")),
-            tpm_models=frozenset(("tpm-tis", "tpm-crb")),
-            tpm_versions=frozenset(("2.0",)),
-            uefi=True,
-            secure_boot=True,
-        )
-        assert (
-            guests_of(pc, q35)["x86_64"]
-            == guests_of(q35, pc)["x86_64"]
-            == expected
-        )
-        none = guests_of(
-            domain_capabilities(
-                buses=None, video=None, firmware="", secure="no"
-            )
-        )["x86_64"]
-        assert none == GuestFacts(
-            default_machine="pc",
-            machines=frozenset(("pc-i440fx-7.2",)),
-            tpm_versions=frozenset(),
-        )
+def test_libvirt_architecture_names_are_mapped_to_those_of_nova() -> None:
+    for name in Architecture.ALL:
+        libvirts = LIBVIRT_ARCHITECTURES.get(name, name)
+        assert is_architecture(libvirts)
+        assert nova_architecture(libvirts) == name
 
-    @pytest.mark.parametrize(
-        ("tpm", "models", "versions"),
-        [
-            (None, set(), set()),
-            (
-                {
-                    "model": "tpm-tis",
-                    "backendModel": "emulator",
-                    "backendVersion": "1.2 2.0",
-                },
-                {"tpm-tis"},
-                {"1.2", "2.0"},
-            ),
-            (
-                {
-                    "model": "tpm-tis",
-                    "backendModel": "emulator",
-                    "backendVersion": "",
-                },
-                {"tpm-tis"},
-                set(),
-            ),
-            # Before libvirt 7.8.0 nothing is said of versions.
-            (
-                {"model": "tpm-tis", "backendModel": "passthrough emulator"},
-                {"tpm-tis"},
-                None,
-            ),
-            # No swtpm on the host: the models are for a TPM of its own.
-            (
-                {"model": "tpm-tis tpm-crb", "backendModel": "passthrough"},
-                set(),
-                set(),
-            ),
-        ],
+
+@pytest.mark.parametrize("name", ["armv6", "itanium", "or1k", "or32"])
+def test_name_that_only_nova_has_is_no_architecture_of_libvirt(
+    name: str,
+) -> None:
+    """As getDomainCapabilities() of libvirt 9.0 and 11.3 answers."""
+    assert not is_architecture(name)
+
+
+@pytest.mark.parametrize(
+    ("libvirts", "novas"),
+    [
+        ("riscv64", "riscv64"),
+        ("riscv32", "riscv32"),
+        ("loongarch64", "loongarch64"),
+        ("armv6l", "armv6"),
+    ],
+)
+def test_architecture_of_the_host_has_novas_name(
+    libvirts: str, novas: str
+) -> None:
+    domain = domain_capabilities(libvirts, machine="virt")
+    found = facts(capabilities(libvirts), domain)
+    assert found.architecture == novas
+    assert found.guests.keys() == {novas}
+
+
+_SPICE = _enum("graphics", "type", "vnc", "spice")
+_REDIRECTION = _enum("redirdev", "bus", "usb")
+
+
+def _with_devices(elements: str) -> bytes:
+    end = b"</devices>"
+    return domain_capabilities().replace(end, elements.encode() + end)
+
+
+def _launch(*models: str, supported: str = "yes") -> str:
+    return _enum("launchSecurity", "sectype", *models, supported=supported)
+
+
+def test_devices_of_all_machine_types_add_up() -> None:
+    pc = domain_capabilities(buses="ide virtio", video="vga", firmware="bios")
+    q35 = domain_capabilities(
+        machine="pc-q35-7.2",
+        buses="sata virtio",
+        video="bochs",
+        firmware="bios efi",
+        secure="yes no",
+        tpm=TPM,
     )
-    def test_tpm_models_count_only_with_the_emulator_backend(
-        self,
-        tpm: Mapping[str, str] | None,
-        models: set[str],
-        versions: set[str] | None,
-    ) -> None:
-        found = guests_of(domain_capabilities(tpm=tpm))["x86_64"]
-        assert found.tpm_models == models
-        assert found.tpm_versions == versions
-        # One machine type that does not report them is enough.
-        both = guests_of(
-            domain_capabilities(tpm=tpm), domain_capabilities(machine="isapc")
-        )["x86_64"]
-        assert (both.tpm_versions is None) == (versions is None)
-
-    @pytest.mark.parametrize(
-        ("elements", "found"),
-        [
-            (_REDIRECTION + _SPICE, True),
-            (
-                _REDIRECTION + "<graphics supported='yes'><enum"
-                " name='type'><value>vnc</value></enum></graphics>",
-                False,
-            ),
-            (
-                "<redirdev supported='yes'><enum name='bus'/></redirdev>"
-                + _SPICE,
-                False,
-            ),
-            # As an older libvirt says.
-            (_SPICE, None),
-            (_REDIRECTION, None),
-            ("", None),
-        ],
+    expected = GuestFacts(
+        default_machine="pc",
+        machines=frozenset(("pc-i440fx-7.2", "pc-q35-7.2")),
+        buses=frozenset(("ide", "sata", "virtio")),
+        video_models=frozenset(("vga", "bochs")),
+        tpm_models=frozenset(("tpm-tis", "tpm-crb")),
+        tpm_versions=frozenset(("2.0",)),
+        uefi=True,
+        secure_boot=True,
     )
-    def test_redirected_usb_devices_are_unknown_if_libvirt_does_not_list_them(
-        self, elements: str, found: bool | None
-    ) -> None:
-        """The same for the SPICE graphics to which they lead, without which a
-        QEMU may be built.
-        """
-        data = domain_capabilities().replace(
-            b"</devices>", elements.encode() + b"</devices>"
-        )
-        assert guests_of(data)["x86_64"].usb_redirection is found
-        # One machine type that has them is enough.
-        with_them = domain_capabilities().replace(
-            b"</devices>", f"{_REDIRECTION}{_SPICE}</devices>".encode()
-        )
-        assert guests_of(data, with_them)["x86_64"].usb_redirection is True
+    assert x86_guest(pc, q35) == expected
+    assert x86_guest(q35, pc) == expected
 
-    @pytest.mark.parametrize(
-        ("sev", "more", "models"),
-        [
-            (None, "", set()),
-            (
-                "<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>",
-                "",
-                {"amd-sev"},
-            ),
-            (
-                "<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>",
-                "",
-                {"amd-sev", "amd-sev-es"},
-            ),
-            (
-                "",
-                _LAUNCH.format(
-                    "yes", "<value>sev</value><value>sev-snp</value>"
-                ),
-                {"amd-sev", "amd-sev-snp"},
-            ),
-            ("", _LAUNCH.format("no", "<value>sev-snp</value>"), {"amd-sev"}),
-            (None, _LAUNCH.format("yes", "<value>sev-snp</value>"), set()),
-            (None, "<tdx supported='yes'/>", {"intel-tdx"}),
-        ],
+
+def test_guest_without_devices_has_none() -> None:
+    found = x86_guest(
+        domain_capabilities(buses=None, video=None, firmware="", secure="no")
     )
-    def test_memory_encryption_models_are_read_from_sev_launch_security_and_tdx(
-        self, sev: str | None, more: str, models: set[str]
-    ) -> None:
-        assert (
-            set(
-                guests_of(domain_capabilities(sev=sev, more_features=more))[
-                    "x86_64"
-                ].mem_encryption
-            )
-            == models
-        )
-
-    def test_unsupported_loader_means_no_secure_boot(self) -> None:
-        document = domain_capabilities(firmware="efi", secure="yes")
-        for data, has in (
-            (document, True),
-            (
-                document.replace(b"<loader supported='yes'>", b"<loader>"),
-                False,
-            ),
-        ):
-            assert guests_of(data)["x86_64"].secure_boot is has
-
-    def test_machine_types_are_complete_only_if_the_capabilities_list_them(
-        self,
-    ) -> None:
-        document = domain_capabilities(machine="pc-i440fx-9.9")
-        found = guests_of(
-            document, offered=capabilities(machines=ALL_MACHINES)
-        )["x86_64"]
-        assert found.machines == {*X86_MACHINES, "pc-i440fx-9.9"}
-        assert found.machines_are_complete
-        alone = guests_of(document)["x86_64"]
-        assert alone.machines == {"pc-i440fx-9.9"}
-        assert not alone.machines_are_complete
-
-    def test_machine_types_include_those_of_the_domain_type_and_canonical_names(
-        self,
-    ) -> None:
-        offered = (
-            b"<capabilities><host><cpu><arch>x86_64</arch></cpu></host><guest><arch"
-            b" name='x86_64'>"
-            b"<machine>isapc</machine><domain"
-            b" type='qemu'><machine>microvm</machine></domain>"
-            b"<domain type='kvm'><machine"
-            b" canonical='pc-i440fx-7.2'>pc</machine></domain></arch></guest></capabilities>"
-        )
-        kvm, qemu = (
-            domain_capabilities(machine=""),
-            domain_capabilities(domain="qemu", machine=""),
-        )
-        assert guests_of(kvm, offered=offered)["x86_64"].machines == {
-            "isapc",
-            "pc",
-            "pc-i440fx-7.2",
-        }
-        assert guests_of(qemu, offered=offered, virt_type="qemu")[
-            "x86_64"
-        ].machines == {"isapc", "microvm"}
-
-    def test_kvm_host_takes_emulated_architectures_from_qemu_domain_capabilities(
-        self,
-    ) -> None:
-        arm = domain_capabilities(
-            "aarch64", "qemu", "virt-7.2", buses="virtio usb"
-        )
-        found = guests_of(
-            domain_capabilities(),
-            arm,
-            offered=capabilities(
-                guests=QEMU_EVERYWHERE, machines=ALL_MACHINES
-            ),
-        )
-        assert set(found) == {"x86_64", "aarch64"}
-        assert found["aarch64"].buses == {"virtio", "usb"}
-        assert found["aarch64"].machines == set(ARM_MACHINES)
-        assert found["aarch64"].default_machine == "virt"
-
-    def test_i686_has_domain_capabilities_of_its_own(self) -> None:
-        i686 = domain_capabilities("i686", "qemu", firmware="efi")
-        offered = capabilities(guests=QEMU_EVERYWHERE)
-        found = guests_of(domain_capabilities(), i686, offered=offered)
-        assert {name: guest.uefi for name, guest in found.items()} == {
-            "x86_64": False,
-            "i686": True,
-        }
-        with pytest.raises(
-            DocumentError, match="no domain capabilities of x86_64"
-        ):
-            guests_of(i686, offered=offered)
-
-    def test_default_machine_type_comes_from_nova_conf_nova_and_otherwise_from_libvirt(
-        self,
-    ) -> None:
-        for architecture in ARCHITECTURES.split():
-            libvirts = LIBVIRT_ARCHITECTURES.get(architecture, architecture)
-            document = domain_capabilities(libvirts, machine="libvirts-own")
-            found = guests_of(document, offered=capabilities(libvirts))[
-                architecture
-            ].default_machine
-            # libvirt prefers pseries on ppc64, whatever file came first.
-            libvirt_default = {"ppc64": "pseries"}.get(
-                architecture, "libvirts-own"
-            )
-            assert found == (
-                get_default_machine_type(architecture) or libvirt_default
-            )
-        machines = {"x86_64": "q35", "aarch64": "virt-6.2"}
-        assert (
-            guests_of(domain_capabilities(), hw_machine_type=machines)[
-                "x86_64"
-            ].default_machine
-            == "q35"
-        )
+    assert found == GuestFacts(
+        default_machine="pc",
+        machines=frozenset(("pc-i440fx-7.2",)),
+        tpm_versions=frozenset(),
+    )
 
 
-def test_hw_machine_type_that_qemu_lacks_is_a_warning_and_the_default_all_the_same(
+@pytest.mark.parametrize(
+    ("listed", "versions"), [("1.2 2.0", {"1.2", "2.0"}), ("", set())]
+)
+def test_tpm_has_the_versions_of_its_emulator(
+    listed: str, versions: set[str]
+) -> None:
+    tpm = {**_TIS, "backendVersion": listed}
+    _check_tpm(tpm, {"tpm-tis"}, versions)
+
+
+def test_versions_of_a_tpm_are_unknown_before_libvirt_7_8() -> None:
+    tpm = {"model": "tpm-tis", "backendModel": "passthrough emulator"}
+    _check_tpm(tpm, {"tpm-tis"}, None)
+
+
+@pytest.mark.parametrize(
+    "tpm",
+    [None, {"model": "tpm-tis tpm-crb", "backendModel": "passthrough"}],
+    ids=["none", "of the host"],
+)
+def test_guest_has_no_tpm_where_the_host_has_no_emulator(
+    tpm: Mapping[str, str] | None,
+) -> None:
+    """Without swtpm the models are for a TPM of the host's own."""
+    _check_tpm(tpm, set(), set())
+
+
+def _check_tpm(
+    tpm: Mapping[str, str] | None,
+    models: set[str],
+    versions: set[str] | None,
+) -> None:
+    data = domain_capabilities(tpm=tpm)
+    found = x86_guest(data)
+    assert found.tpm_models == models
+    assert found.tpm_versions == versions
+    # One machine type that does not report them is enough.
+    both = x86_guest(data, domain_capabilities(machine="isapc"))
+    assert (both.tpm_versions is None) == (versions is None)
+
+
+@pytest.mark.parametrize(
+    ("elements", "found"),
+    [
+        (_REDIRECTION + _SPICE, True),
+        (_REDIRECTION + _enum("graphics", "type", "vnc"), False),
+        (_enum("redirdev", "bus") + _SPICE, False),
+    ],
+    ids=["both", "no SPICE", "no redirection"],
+)
+def test_redirected_usb_devices_need_usb_and_spice(
+    elements: str, found: bool
+) -> None:
+    """SPICE graphics are where they lead; a QEMU may be built without."""
+    _check_redirection(elements, found)
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [_SPICE, _REDIRECTION, ""],
+    ids=["no redirection", "no graphics", "neither"],
+)
+def test_redirected_usb_devices_are_unknown_if_libvirt_does_not_list_them(
+    elements: str,
+) -> None:
+    """As an older libvirt says."""
+    _check_redirection(elements, None)
+
+
+def _check_redirection(elements: str, found: bool | None) -> None:
+    data = _with_devices(elements)
+    assert x86_guest(data).usb_redirection is found
+    # One machine type that has them is enough.
+    with_them = _with_devices(_REDIRECTION + _SPICE)
+    assert x86_guest(data, with_them).usb_redirection is True
+
+
+@pytest.mark.parametrize(
+    ("number", "models"),
+    [("0", {"amd-sev"}), ("450", {"amd-sev", "amd-sev-es"})],
+)
+def test_sev_es_is_read_from_the_number_of_its_guests(
+    number: str, models: set[str]
+) -> None:
+    sev = f"<maxGuests>59</maxGuests><maxESGuests>{number}</maxESGuests>"
+    data = domain_capabilities(sev=sev)
+    assert x86_guest(data).mem_encryption == models
+
+
+@pytest.mark.parametrize(
+    ("more", "models"),
+    [
+        (_launch("sev", "sev-snp"), {"amd-sev", "amd-sev-snp"}),
+        (_launch("sev-snp", supported="no"), {"amd-sev"}),
+    ],
+    ids=["supported", "not supported"],
+)
+def test_sev_snp_is_read_from_the_launch_security(
+    more: str, models: set[str]
+) -> None:
+    data = domain_capabilities(sev="", more_features=more)
+    assert x86_guest(data).mem_encryption == models
+
+
+@pytest.mark.parametrize(
+    ("more", "models"),
+    [
+        ("", set()),
+        (_launch("sev-snp"), set()),
+        ("<tdx supported='yes'/>", {"intel-tdx"}),
+    ],
+    ids=["nothing", "SEV-SNP", "TDX"],
+)
+def test_host_without_sev_encrypts_memory_with_tdx_alone(
+    more: str, models: set[str]
+) -> None:
+    data = domain_capabilities(more_features=more)
+    assert x86_guest(data).mem_encryption == models
+
+
+@pytest.mark.parametrize(
+    ("loader", "has"),
+    [("<loader supported='yes'>", True), ("<loader>", False)],
+)
+def test_unsupported_loader_means_no_secure_boot(
+    loader: str, has: bool
+) -> None:
+    document = domain_capabilities(firmware="efi", secure="yes")
+    data = document.replace(b"<loader supported='yes'>", loader.encode())
+    assert x86_guest(data).secure_boot is has
+
+
+def test_machine_types_are_complete_if_the_capabilities_list_them() -> None:
+    document = domain_capabilities(machine="pc-i440fx-9.9")
+    offered = capabilities(machines=ALL_MACHINES)
+    found = x86_guest(document, offered=offered)
+    assert found.machines == {*X86_MACHINES, "pc-i440fx-9.9"}
+    assert found.machines_are_complete
+
+
+def test_machine_type_of_the_domain_capabilities_alone_is_not_complete() -> (
+    None
+):
+    found = x86_guest(domain_capabilities(machine="pc-i440fx-9.9"))
+    assert found.machines == {"pc-i440fx-9.9"}
+    assert not found.machines_are_complete
+
+
+@pytest.mark.parametrize(
+    ("domain", "machines"),
+    [
+        ("kvm", {"isapc", "pc", "pc-i440fx-7.2"}),
+        ("qemu", {"isapc", "microvm"}),
+    ],
+)
+def test_machine_types_include_those_of_the_domain_type_and_canonical_names(
+    domain: str, machines: set[str]
+) -> None:
+    offered = (
+        b"<capabilities><host><cpu><arch>x86_64</arch></cpu></host><guest>"
+        b"<arch name='x86_64'><machine>isapc</machine>"
+        b"<domain type='qemu'><machine>microvm</machine></domain>"
+        b"<domain type='kvm'>"
+        b"<machine canonical='pc-i440fx-7.2'>pc</machine></domain>"
+        b"</arch></guest></capabilities>"
+    )
+    data = domain_capabilities(domain=domain, machine="")
+    found = x86_guest(data, offered=offered, virt_type=domain)
+    assert found.machines == machines
+
+
+def test_kvm_host_takes_emulated_architectures_from_qemu_domain_capabilities() -> (
+    None
+):
+    arm = domain_capabilities(
+        "aarch64", "qemu", "virt-7.2", buses="virtio usb"
+    )
+    offered = capabilities(guests=QEMU_EVERYWHERE, machines=ALL_MACHINES)
+    found = guests_of(domain_capabilities(), arm, offered=offered)
+    assert found.keys() == {"x86_64", "aarch64"}
+    guest = found["aarch64"]
+    assert guest.buses == {"virtio", "usb"}
+    assert guest.machines == set(ARM_MACHINES)
+    assert guest.default_machine == "virt"
+
+
+def test_i686_has_domain_capabilities_of_its_own() -> None:
+    i686 = domain_capabilities("i686", "qemu", firmware="efi")
+    offered = capabilities(guests=QEMU_EVERYWHERE)
+    found = guests_of(domain_capabilities(), i686, offered=offered)
+    assert found.keys() == {"x86_64", "i686"}
+    assert found["x86_64"].uefi is False
+    assert found["i686"].uefi is True
+
+
+def test_domain_capabilities_of_i686_do_not_do_for_x86_64() -> None:
+    reason = "no domain capabilities of x86_64"
+    i686 = domain_capabilities("i686", "qemu", firmware="efi")
+    _check_misfit(reason, QEMU_EVERYWHERE, i686)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES.split())
+def test_default_machine_type_is_that_of_nova_or_else_of_libvirt(
+    architecture: str,
+) -> None:
+    libvirts = LIBVIRT_ARCHITECTURES.get(architecture, architecture)
+    document = domain_capabilities(libvirts, machine="libvirts-own")
+    found = guests_of(document, offered=capabilities(libvirts))
+    # libvirt prefers pseries on ppc64, whatever file came first.
+    own = "pseries" if architecture == "ppc64" else "libvirts-own"
+    expected = get_default_machine_type(architecture) or own
+    assert found[architecture].default_machine == expected
+
+
+def test_default_machine_type_of_nova_conf_comes_first() -> None:
+    machines = {"x86_64": "q35", "aarch64": "virt-6.2"}
+    found = x86_guest(domain_capabilities(), hw_machine_type=machines)
+    assert found.default_machine == "q35"
+
+
+def _host_of(machine: str) -> LibvirtFacts:
+    """Return a host with this default machine type in nova.conf."""
+    exact = {"pc": "pc-i440fx-7.2", "q35": "pc-q35-7.2"}
+    offered = capabilities(machines={"x86_64": exact})
+    settings = LibvirtSettings(hw_machine_type={"x86_64": machine})
+    return facts(offered, domain_capabilities(), settings=settings)
+
+
+def test_hw_machine_type_that_qemu_has_is_the_default_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nova passes it to libvirt; guests that name a machine type start."""
-    offered = capabilities(
-        machines={"x86_64": {"pc": "pc-i440fx-7.2", "q35": "pc-q35-7.2"}}
-    )
-    right = LibvirtSettings(hw_machine_type={"x86_64": "pc-q35-7.2"})
-    assert (
-        facts(
-            offered, domain_capabilities(), settings=right
-        ).own_guests.default_machine
-        == "pc-q35-7.2"
-    )
-    traits = capability_traits(
-        facts(offered, domain_capabilities(), settings=right)
-    )
+    host = _host_of("pc-q35-7.2")
+    assert host.own_guests.default_machine == "pc-q35-7.2"
     assert not caplog.messages
-    for wrong in ("nonsense", "pc-q35-99.9"):
-        found = facts(
-            offered,
-            domain_capabilities(),
-            settings=LibvirtSettings(hw_machine_type={"x86_64": wrong}),
-        )
-        assert found.own_guests.default_machine == wrong
-        assert (
-            "hw_machine_type of nova.conf gives x86_64 guests the machine"
-            f" type '{wrong}'" in caplog.messages[-1]
-        )
-        differ = {
-            trait
-            for trait, has in capability_traits(found).items()
-            if has != traits[trait]
-        }
-        assert all("DEFAULT_MACHINE" in trait for trait in differ)
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "pc-q35-99.9"])
+def test_hw_machine_type_that_qemu_lacks_is_a_warning_and_the_default_all_the_same(
+    wrong: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nova passes it to libvirt; guests that name a machine type start."""
+    host = _host_of(wrong)
+    assert host.own_guests.default_machine == wrong
+    warning = (
+        "hw_machine_type of nova.conf gives x86_64 guests the machine type"
+        f" '{wrong}'"
+    )
+    assert warning in caplog.messages[-1]
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "pc-q35-99.9"])
+def test_hw_machine_type_that_qemu_lacks_changes_default_machines_alone(
+    wrong: str,
+) -> None:
+    right = capability_traits(_host_of("pc-q35-7.2"))
+    for trait, has in capability_traits(_host_of(wrong)).items():
+        assert has == right[trait] or "DEFAULT_MACHINE" in trait
 
 
 # The corpus is outside the project: without it, these tests do not exist.
@@ -755,20 +748,15 @@ if folder := corpus():
         data = path.read_bytes()
         _same_as_nova(data)
         answer = domain_capabilities_from(path.name, data)
-        offered = capabilities(
-            answer.architecture, {answer.architecture: "kvm qemu"}
-        )
-        if answer.domain_type not in ("kvm", "qemu"):
-            with pytest.raises(
-                DocumentError, match=f"of type '{answer.domain_type}'"
-            ):
+        kind = answer.domain_type
+        guests = {answer.architecture: "kvm qemu"}
+        offered = capabilities(answer.architecture, guests)
+        if kind not in ("kvm", "qemu"):
+            with pytest.raises(DocumentError, match=f"of type '{kind}'"):
                 facts(offered, data)
             return
-        own = facts(
-            offered,
-            data,
-            settings=LibvirtSettings(virt_type=answer.domain_type),
-        ).own_guests
+        settings = LibvirtSettings(virt_type=kind)
+        own = facts(offered, data, settings=settings).own_guests
         assert own.buses == answer.guest.buses
         assert own.machines == {answer.machine}
         assert own.default_machine

@@ -26,12 +26,16 @@ class Hostile(NamedTuple):
         return self.purpose
 
 
+Parts = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
+"""The image's properties, the flavor's extra specs, and the image's own
+fields.
+"""
+
+
 class Place(NamedTuple):
     name: str
-    put: Callable[[Any], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]
-    """Value -> the image's properties, the flavor's extra specs, and the
-    image's own fields that it makes.
-    """
+    put: Callable[[Any], Parts]
+    """Value -> the parts of a request that it makes."""
     takes_any: bool = False
     """Whether the value may be of any type, not a text alone."""
     names: str = "(?!)"
@@ -48,25 +52,23 @@ def _corpus() -> Any:
     )
 
 
+def _is_huge(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > HUGE
+
+
 def at(place: Place, *, huge: bool = True) -> list[Hostile]:
     """Return what is to be put into a place.
 
     :param huge: whether with what is of a megabyte
     """
     found = values() if place.takes_any else texts()
-    return [
-        each
-        for each in found
-        if huge or not (isinstance(each.value, str) and len(each.value) > HUGE)
-    ]
+    return [each for each in found if huge or not _is_huge(each.value)]
 
 
 def texts() -> Iterator[Hostile]:
     for each in _corpus()["texts"]:
-        yield Hostile(
-            each["purpose"],
-            each["text"] + each.get("then", "") * each.get("times", 0),
-        )
+        repeated = each.get("then", "") * each.get("times", 0)
+        yield Hostile(each["purpose"], each["text"] + repeated)
 
 
 def values() -> Iterator[Hostile]:
@@ -75,15 +77,9 @@ def values() -> Iterator[Hostile]:
         yield Hostile(each["purpose"], each["value"])
 
 
-_SYMBOL = "[A-Z0-9_]{1,255}"
-
-
 def _property(name: str) -> Place:
-    return Place(
-        f"image property {name}",
-        lambda value: ({name: value}, {}, {}),
-        takes_any=True,
-    )
+    title = f"image property {name}"
+    return Place(title, lambda value: ({name: value}, {}, {}), takes_any=True)
 
 
 def _extra_spec(name: str) -> Place:
@@ -94,88 +90,60 @@ def _field(name: str) -> Place:
     return Place(f"image field {name}", lambda value: ({}, {}, {name: value}))
 
 
-PLACES: tuple[Place, ...] = (
-    *map(
-        _property,
-        (
-            "hw_vif_model",
-            "architecture",
-            "hw_time_hpet",
-            "vmware_adaptertype",
-            "os_distro",
-            "a_note",
-        ),
-    ),
-    Place(
-        "name of an image property", lambda value: ({value: "true"}, {}, {})
-    ),
-    Place("name after hw_", lambda value: ({f"hw_{value}": "e1000e"}, {}, {})),
-    Place(
-        "trait of an image",
-        lambda value: ({f"trait:{value}": "required"}, {}, {}),
-        names=_SYMBOL,
-    ),
-    Place(
-        "rule of an image's trait",
-        lambda value: ({"trait:COMPUTE_NODE": value}, {}, {}),
-        takes_any=True,
-    ),
-    *map(_field, ("name", "id", "disk_format")),
-    *map(
-        _extra_spec,
-        (
-            "hw:viommu_model",
-            "hw:virtio_packed_ring",
-            "note",
-            "deploy-config:hyperthreading",
-        ),
-    ),
-    Place(
-        "mask of the CPUs of a realtime image",
-        lambda value: (
-            {"hw_cpu_realtime_mask": value},
-            {
-                "hw:cpu_policy": "mixed",
-                "hw:cpu_realtime": "yes",
-                "hw:emulator_threads_policy": "share",
-            },
-            {},
-        ),
-        takes_any=True,
-    ),
-    *map(
-        _extra_spec,
-        (
-            "resources:VCPU",
-            "trait:COMPUTE_NODE",
-            "group_policy",
-            "hw:cpu_policy",
-            "hw:pmem",
-        ),
-    ),
-    Place("name of an extra spec", lambda value: ({}, {value: "1"}, {})),
-    Place(
-        "class of a resource",
-        lambda value: ({}, {f"resources:{value}": "1"}, {}),
-        names="CUSTOM_[A-Z_]+",
-    ),
+def _name_of_property(title: str, form: str, value: str) -> Place:
+    return Place(title, lambda text: ({form.format(text): value}, {}, {}))
+
+
+def _name_of_extra_spec(title: str, form: str, value: str) -> Place:
+    return Place(title, lambda text: ({}, {form.format(text): value}, {}))
+
+
+def _realtime_mask(value: Any) -> Parts:
+    extra_specs = {
+        "hw:cpu_policy": "mixed",
+        "hw:cpu_realtime": "yes",
+        "hw:emulator_threads_policy": "share",
+    }
+    return {"hw_cpu_realtime_mask": value}, extra_specs, {}
+
+
+_PROPERTIES = "hw_vif_model architecture hw_time_hpet vmware_adaptertype os_distro a_note"
+_EXTRA_SPECS = (
+    "hw:viommu_model hw:virtio_packed_ring note deploy-config:hyperthreading"
+)
+_MORE_EXTRA_SPECS = (
+    "resources:VCPU trait:COMPUTE_NODE group_policy hw:cpu_policy hw:pmem"
+)
+_SYMBOL = "[A-Z0-9_]{1,255}"
+
+
+def _places() -> Iterator[Place]:
+    yield from map(_property, _PROPERTIES.split())
+    yield _name_of_property("name of an image property", "{}", "true")
+    yield _name_of_property("name after hw_", "hw_{}", "e1000e")
+    trait = _name_of_property("trait of an image", "trait:{}", "required")
+    yield trait._replace(names=_SYMBOL)
+    rule = _property("trait:COMPUTE_NODE")
+    yield rule._replace(name="rule of an image's trait")
+    yield from map(_field, ("name", "id", "disk_format"))
+    yield from map(_extra_spec, _EXTRA_SPECS.split())
+    mask = "mask of the CPUs of a realtime image"
+    yield Place(mask, _realtime_mask, takes_any=True)
+    yield from map(_extra_spec, _MORE_EXTRA_SPECS.split())
+    yield _name_of_extra_spec("name of an extra spec", "{}", "1")
+    amount = _name_of_extra_spec("class of a resource", "resources:{}", "1")
+    yield amount._replace(names="CUSTOM_[A-Z_]+")
     # With something behind the suffix all is left out, but for the group
     # itself: it counts, as in Nova.
-    Place(
-        "suffix of a group",
-        lambda value: ({}, {f"resources{value}:VGPU": "1"}, {}),
-        names="[A-Za-z0-9_-]{1,64}(:.*)?",
-    ),
-    Place(
-        "trait of a flavor",
-        lambda value: ({}, {f"trait:{value}": "required"}, {}),
-        names=_SYMBOL,
-    ),
-    Place(
-        "name of a configuration",
-        lambda value: ({}, {f"deploy-config:{value}": "enabled"}, {}),
-    ),
-)
+    suffix = _name_of_extra_spec("suffix of a group", "resources{}:VGPU", "1")
+    yield suffix._replace(names="[A-Za-z0-9_-]{1,64}(:.*)?")
+    trait = _name_of_extra_spec("trait of a flavor", "trait:{}", "required")
+    yield trait._replace(names=_SYMBOL)
+    configuration = "name of a configuration"
+    yield _name_of_extra_spec(configuration, "deploy-config:{}", "enabled")
+
+
+PLACES: tuple[Place, ...] = tuple(_places())
 """All places; what a tenant has is the image, what is in the flavor its
 operator wrote.
 """
@@ -186,10 +154,8 @@ def spec_with(place: Place | None = None, value: Any = None) -> RequestSpec:
     properties, extra_specs, fields = (
         place.put(value) if place else ({}, {}, {})
     )
-    image = Image(
-        {**PLAIN_PROPERTIES, **properties},
-        **{"disk_format": "qcow2", **fields},
-    )
+    fields = {"disk_format": "qcow2", **fields}
+    image = Image({**PLAIN_PROPERTIES, **properties}, **fields)
     return RequestSpec(
         Flavor(1, 512, 1, extra_specs={**PLAIN_SPECS, **extra_specs}), image
     )

@@ -25,13 +25,18 @@ class Seen(NamedTuple):
         """Return whether QEMU has a device whose type is a pattern."""
         return any(re.fullmatch(pattern, device) for device in self.devices)
 
+    def has_element(self, path: str) -> bool:
+        return self.xml.find(path) is not None
+
+    def values_of(self, path: str, attribute: str) -> list[str | None]:
+        """Return an attribute of each of these elements of the XML."""
+        return [each.get(attribute) for each in self.xml.iterfind(path)]
+
     def all_are(self, path: str, attribute: str, value: str) -> bool:
         """Return whether elements of the XML, which a guest may lack, have
         this value of an attribute.
         """
-        return {
-            element.get(attribute) for element in self.xml.iterfind(path)
-        } <= {value}
+        return set(self.values_of(path, attribute)) <= {value}
 
 
 def seen(xml: Element, tree: str) -> Seen:
@@ -72,20 +77,9 @@ _VIDEO = {
     "virtio": f"virtio-(vga|gpu{_VIRTIO})",
     "bochs": "bochs-display",
 }
-_VIFS = {"virtio": f"virtio-net{_VIRTIO}"}
-_VIFS |= {
-    model: model
-    for model in (
-        "e1000",
-        "e1000e",
-        "igb",
-        "ne2k_pci",
-        "pcnet",
-        "rtl8139",
-        "spapr-vlan",
-        "vmxnet3",
-    )
-}
+_OTHER_VIFS = "e1000 e1000e igb ne2k_pci pcnet rtl8139 spapr-vlan vmxnet3"
+_VIFS = {model: model for model in _OTHER_VIFS.split()}
+_VIFS["virtio"] = f"virtio-net{_VIRTIO}"
 _SCSI = {
     "lsilogic": "lsi(53c895a)?",
     "lsisas1068": "mptsas1068",
@@ -121,14 +115,13 @@ _CDROMS = {
 def _has_disk(
     kind: str, types: Mapping[str, str]
 ) -> Callable[[Seen, str], bool]:
+    disk = f"devices/disk[@device='{kind}']"
+
     def check(guest: Seen, value: str) -> bool:
-        disks = guest.xml.findall(f"devices/disk[@device='{kind}']")
-        return not disks or (
-            guest.all_are(
-                f"devices/disk[@device='{kind}']/target", "bus", value
-            )
-            and guest.has(types[value])
-        )
+        if not guest.has_element(disk):
+            return True
+        is_on_bus = guest.all_are(f"{disk}/target", "bus", value)
+        return is_on_bus and guest.has(types[value])
 
     return check
 
@@ -136,50 +129,37 @@ def _has_disk(
 def _has_sound(guest: Seen, value: str) -> bool:
     # A part of each board: libvirt gives it what it plays to.
     if value == "pcspk":
-        return (
-            guest.has("isa-pcspk")
-            and guest.xml.find("devices/sound[@model='pcspk']") is not None
-        )
+        plays = guest.has_element("devices/sound[@model='pcspk']")
+        return plays and guest.has("isa-pcspk")
     return _by_devices(_SOUND)(guest, value)
 
 
 def _has_usb_model(guest: Seen, value: str) -> bool:
+    if value == "none":
+        return not guest.has(".*(usb-uhci.*|xhci|ehci.*|ohci)")
     models = {"nec-xhci": "nec-usb-xhci", "qemu-xhci": "qemu-xhci"}
-    return (
-        not guest.has(".*(usb-uhci.*|xhci|ehci.*|ohci)")
-        if value == "none"
-        else guest.has(models[value])
-    )
+    return guest.has(models[value])
 
 
 def _has_viommu(guest: Seen, value: str) -> bool:
-    models = {
-        each.get("model") for each in guest.xml.iterfind("devices/iommu")
-    }
+    models = set(guest.values_of("devices/iommu", "model"))
+    if value == "auto":
+        return bool(models)
     types = {"intel": "intel-iommu", "virtio": f"virtio-iommu{_VIRTIO}"}
-    return (
-        bool(models)
-        if value == "auto"
-        else models == {value}
-        and (value == "smmuv3" or guest.has(types[value]))
-    )
+    if models != {value}:
+        return False
+    return value == "smmuv3" or guest.has(types[value])
 
 
 def _has_firmware(guest: Seen, value: str) -> bool:
-    loader = guest.xml.find("os/loader")
-    return (loader is not None and loader.get("type") == "pflash") == (
-        value == "uefi"
-    )
+    has_uefi = guest.has_element("os/loader[@type='pflash']")
+    return has_uefi == (value == "uefi")
 
 
 def _has_secure_boot(guest: Seen, value: str) -> bool:
-    enabled = (
-        guest.xml.find(
-            "os/firmware/feature[@enabled='yes'][@name='secure-boot']"
-        )
-        is not None
-    )
-    secure = guest.xml.find("os/loader[@secure='yes']") is not None
+    feature = "feature[@enabled='yes'][@name='secure-boot']"
+    enabled = guest.has_element(f"os/firmware/{feature}")
+    secure = guest.has_element("os/loader[@secure='yes']")
     # "optional" may be either.
     return value == "optional" or (enabled or secure) == (value == "required")
 
@@ -191,32 +171,57 @@ def _has_tpm(attribute: str, path: str) -> Callable[[Seen, str], bool]:
 
     def check(guest: Seen, value: str) -> bool:
         tpm = guest.xml.find("devices/tpm")
-        has_model = (
-            tpm is not None and f"model={tpm.get('model')}" in guest.tree
-        )
-        return (
-            has_model
-            and guest.xml.find(f"{path}[@{attribute}='{value}']") is not None
-        )
+        if tpm is None or f"model={tpm.get('model')}" not in guest.tree:
+            return False
+        return guest.has_element(f"{path}[@{attribute}='{value}']")
 
     return check
 
 
 def _has_input(guest: Seen, value: str) -> bool:
     pattern = {"usb": "usb-tablet", "virtio": f"virtio-tablet{_VIRTIO}"}[value]
-    return guest.has(pattern) and guest.all_are(
-        "devices/input[@type='tablet']", "bus", value
-    )
+    tablet = "devices/input[@type='tablet']"
+    return guest.has(pattern) and guest.all_are(tablet, "bus", value)
 
 
 def _has_watchdog(guest: Seen, value: str) -> bool:
-    actions = [
-        each.get("action")
-        for each in guest.xml.iterfind("devices/watchdog[@model='i6300esb']")
-    ]
-    return actions == ([] if value == "disabled" else [value]) and guest.has(
-        "i6300esb"
-    ) == bool(actions)
+    watchdog = "devices/watchdog[@model='i6300esb']"
+    actions = guest.values_of(watchdog, "action")
+    expected = [] if value == "disabled" else [value]
+    return actions == expected and guest.has("i6300esb") == bool(actions)
+
+
+def _has_scsi_model(guest: Seen, value: str) -> bool:
+    # libvirt adds others for disks of other buses.
+    return guest.has(_SCSI[value])
+
+
+def _has_usb_redirection(guest: Seen, value: str) -> bool:
+    return guest.devices.count("usb-redir") == int(value)
+
+
+def _has_hpet(guest: Seen, value: str) -> bool:
+    return guest.has("hpet") == (value == "true")
+
+
+def _has_packed_virtqueue(guest: Seen, value: str) -> bool:
+    # Off is what QEMU does by itself.
+    if value == "false":
+        return True
+    return f"packed = {value}" in guest.tree and guest.has(_VIFS["virtio"])
+
+
+def _is_stateless(guest: Seen, value: str) -> bool:
+    stateless = guest.has_element("os/loader[@stateless='yes']")
+    return stateless == (value == "true")
+
+
+def _has_address_space(guest: Seen, value: str) -> bool:
+    return guest.has_element(f"cpu/maxphysaddr[@mode='{value}']")
+
+
+def _has_pointer(guest: Seen, _value: str) -> bool:
+    return guest.has("usb-tablet")
 
 
 _HAS: Mapping[str, Callable[[Seen, str], bool]] = {
@@ -224,33 +229,21 @@ _HAS: Mapping[str, Callable[[Seen, str], bool]] = {
     "video_model": _by_devices(_VIDEO),
     "disk_bus": _has_disk("disk", _DISKS),
     "cdrom_bus": _has_disk("cdrom", _CDROMS),
-    # libvirt adds others for disks of other buses.
-    "scsi_model": lambda guest, value: guest.has(_SCSI[value]),
+    "scsi_model": _has_scsi_model,
     "sound_model": _has_sound,
     "usb_model": _has_usb_model,
-    "usb_redirection": lambda guest, value: (
-        guest.devices.count("usb-redir") == int(value)
-    ),
+    "usb_redirection": _has_usb_redirection,
     "viommu_model": _has_viommu,
     "firmware_type": _has_firmware,
-    "time_hpet": lambda guest, value: guest.has("hpet") == (value == "true"),
-    "packed_virtqueue": lambda guest, value: (
-        (f"packed = {value}" in guest.tree and guest.has(_VIFS["virtio"]))
-        # Off is what QEMU does by itself.
-        or value == "false"
-    ),
+    "time_hpet": _has_hpet,
+    "packed_virtqueue": _has_packed_virtqueue,
     "tpm_version": _has_tpm("version", "devices/tpm/backend"),
     "tpm_model": _has_tpm("model", "devices/tpm"),
     "secure_boot": _has_secure_boot,
-    "firmware_stateless": lambda guest, value: (
-        (guest.xml.find("os/loader[@stateless='yes']") is not None)
-        == (value == "true")
-    ),
-    "maxphysaddr_mode": lambda guest, value: (
-        guest.xml.find(f"cpu/maxphysaddr[@mode='{value}']") is not None
-    ),
+    "firmware_stateless": _is_stateless,
+    "maxphysaddr_mode": _has_address_space,
     "input_bus": _has_input,
-    "pointer_model": lambda guest, _value: guest.has("usb-tablet"),
+    "pointer_model": _has_pointer,
     "watchdog": _has_watchdog,
 }
 """Row -> whether a guest has a value of it."""

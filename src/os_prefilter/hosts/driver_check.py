@@ -157,31 +157,28 @@ class _Check:
         if not choice:
             return
         reason = self._refusal(row, choice.value, choice)
-        if reason and not asked.is_implied(request, row, choice.value):
+        if reason and not self._relations(row, choice).is_implied:
             place, value, default, *_ = choice.source
             if row is _MACHINE:
                 value = self._exact_machine()
             if default:
                 reason = f"with the default {default}: {reason}"
             yield Unsupported(place, value, reason)
-        if by_nova:
-            yield from self._incompatible_in_nova(row, choice)
-        if row is _ADDRESS_SPACE and choice.value == "emulate":
-            yield from self._invalid_address_bits(choice)
-
-    def _incompatible_in_nova(
-        self, row: Row, choice: asked.RowValue
-    ) -> Iterator[Unsupported]:
-        """Yield the values that keep Nova's guest from having the choice."""
-        for pair, other in asked.incompatible_in_nova(
-            self._request, row, choice
-        ):
+        relations = self._relations(row, choice)
+        for pair, other in relations.incompatible:
             if not pair.on or self._lacks(pair.on, required=False):
                 reason = (
                     f"as Nova builds the guest, none has it beside {other};"
                     f" set {asked.advice_of(pair)} as well"
                 )
                 yield Unsupported(*choice.source[:2], reason)
+        if row is _ADDRESS_SPACE and choice.value == "emulate":
+            yield from self._invalid_address_bits(choice)
+
+    def _relations(self, row: Row, choice: asked.RowValue) -> asked.Relations:
+        return asked.relations_of(
+            self._request, row, choice, by_nova=self._facts.built_by_nova
+        )
 
     def settings(self) -> GuestSettings:
         known = (
@@ -331,11 +328,7 @@ class _Check:
         The machine type is the guest's own, or the host's default.
         """
         guest = self._guest
-        if (
-            choice
-            and self._facts.built_by_nova
-            and asked.lives_without(self._request, row, choice)
-        ):
+        if choice and self._relations(row, choice).is_outlived:
             return ""
         without = guest.families_without(row.name, value)
         ruled_out = guest.what_rules_out(row.name, value)

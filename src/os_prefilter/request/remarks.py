@@ -22,7 +22,7 @@ from os_prefilter.request.requirements import Note
 from os_prefilter.request.values import (
     advice_of,
     raw_values,
-    uncertain_in_nova,
+    relations_of,
     value_of,
 )
 from os_prefilter.request.view import Request
@@ -198,7 +198,8 @@ def _notes_on_incompatible_values(request: Request) -> Iterator[Note]:
             found = value_of(request, row)
             if not found:
                 continue
-            for pair, other in uncertain_in_nova(request, row, found):
+            relations = relations_of(request, row, found, by_nova=True)
+            for pair, other in relations.uncertain:
                 present = value_of(request, row_named(pair.unless[0][0]))
                 how = f"instead of {present.value}" if present else "as well"
                 reason = (

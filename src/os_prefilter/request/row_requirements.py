@@ -19,12 +19,11 @@ from os_prefilter.request.requirements import (
     Requirements,
 )
 from os_prefilter.request.values import (
+    Relations,
     RowValue,
     advice_of,
-    incompatible_in_nova,
-    is_implied,
-    lives_without,
     raw_values,
+    relations_of,
     value_of,
 )
 from os_prefilter.request.view import Request
@@ -86,11 +85,7 @@ def require_rows(
     preferences: list[Preference] = []
     for row in rows:
         found = value_of(request, row, options.unknown_values, notes)
-        if (
-            not found
-            or row.values[found.value].trait is None
-            or is_implied(request, row, found.value)
-        ):
+        if not found or row.values[found.value].trait is None:
             continue
         # A device that only a trait by name asks for (trait1:X=required):
         # written_requirements has it, in its group.
@@ -100,8 +95,13 @@ def require_rows(
             and raw_values(request, row) == (None, None)
         ):
             continue
-        if row.constraints and options.nova_builds_guests:
-            requirements += _start_in_nova(request, row, found)
+        relations = relations_of(
+            request, row, found, by_nova=options.nova_builds_guests
+        )
+        if relations.is_implied:
+            continue
+        if relations.incompatible:
+            requirements += _start_in_nova(found, relations)
         meaning = _meaning(row, found, guest_of(request), options, scope)
         if meaning.preference:
             # Nor does a default machine type that lacks the device exclude a
@@ -124,13 +124,13 @@ def require_rows(
 
 
 def _start_in_nova(
-    request: Request, row: Row, found: RowValue
+    found: RowValue, relations: Relations
 ) -> Iterator[Requirement]:
     """Forbid the hosts on which no guest of Nova has two values at once.
 
     :raises NeverStarts: if that is every host
     """
-    for pair, other in incompatible_in_nova(request, row, found):
+    for pair, other in relations.incompatible:
         if not pair.on:
             raise NeverStarts(str(found.source), other, advice_of(pair))
         # Where no host is left, its author reads what to set.
@@ -157,10 +157,12 @@ def forbid_incapable_hosts(
     for row in rows:
         found = value_of(request, row, options.unknown_values, notes)
         if found:
-            if row.constraints and options.nova_builds_guests:
-                requirements += _start_in_nova(request, row, found)
-                if lives_without(request, row, found):
-                    continue
+            relations = relations_of(
+                request, row, found, by_nova=options.nova_builds_guests
+            )
+            requirements += _start_in_nova(found, relations)
+            if relations.is_outlived:
+                continue
             meaning = _meaning(row, found, guest_of(request), options)
             requirements += _forbid_incapable_defaults(
                 request, meaning, found, requirements

@@ -218,31 +218,67 @@ def _index() -> _Index:
     return index
 
 
-def is_implied(request: Request, row: Row, value: str) -> bool:
-    """Return whether another row of the request requires a value, and more."""
-    constraints = row.constraints.get(value)
+class Relations(NamedTuple):
+    """Relations of a row's value to the other values of its request.
+
+    What contradicts it on every host, or is needed and missing, is the
+    :attr:`Resolved.problem` of the row: then there is no value.
+    """
+
+    is_implied: bool = False
+    """True if another value requires it, and more."""
+    incompatible: tuple[tuple[Incompatible, str], ...] = ()
+    """Values with which Nova builds no guest that has it, with their sources.
+
+    None that a server has lived with.
+    """
+    uncertain: tuple[tuple[Incompatible, str], ...] = ()
+    """Values that may be incompatible in Nova; no request says whether."""
+    is_outlived: bool = False
+    """True if a server has lived without what Nova's query requires for it.
+
+    So has one with ``os_secure_boot=required`` and a BIOS: on its next host,
+    it needs nothing for Secure Boot.
+    """
+
+
+_UNRELATED = Relations()
+
+
+def relations_of(
+    request: Request, row: Row, found: RowValue, *, by_nova: bool
+) -> Relations:
+    """Return the relations of a value; computed once for each request.
+
+    :param by_nova: True if Nova's drivers build the guest
+    :raises ContradictingSources: if a value to compare with is contradictory.
+    """
+    if not row.constraints:
+        return _UNRELATED
+    key = (row, found.value, by_nova)
+    relations: Relations | None = request.cache.get(key)
+    if relations is None:
+        relations = _relate(request, row, found, by_nova=by_nova)
+        request.cache[key] = relations
+    return relations
+
+
+def _relate(
+    request: Request, row: Row, found: RowValue, *, by_nova: bool
+) -> Relations:
+    constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
+    is_implied = False
     # Of an emulated guest the other row's trait says nothing: it is about
     # guests of the host's own architecture.
-    if (
-        not constraints
-        or not constraints.implied_by
-        or guest_of(request).architecture
-    ):
-        return False
-    name, more = constraints.implied_by
-    other = value_of(request, row_named(name))
-    return other is not None and other.value == more
-
-
-def incompatible_in_nova(
-    request: Request, row: Row, found: RowValue
-) -> Iterator[tuple[Incompatible, str]]:
-    """Yield incompatible values of other rows as Nova builds guests.
-
-    Each with its source.
-
-    None of a server that exists and has lived with both.
-    """
+    if constraints.implied_by and not guest_of(request).architecture:
+        name, more = constraints.implied_by
+        other = value_of(request, row_named(name))
+        is_implied = other is not None and other.value == more
+    if not by_nova:
+        return Relations(is_implied)
+    incompatible: list[tuple[Incompatible, str]] = []
+    uncertain: list[tuple[Incompatible, str]] = []
+    is_outlived = False
     if (
         row.name == _EQUAL_PORTS.row
         and found.source.name == row.image_property
@@ -251,60 +287,28 @@ def incompatible_in_nova(
         # Nova compares the image's number with the flavor's text.
         in_flavor = f"flavor extra spec {row.extra_spec}"
         if request.asks_anew(str(found.source), in_flavor):
-            yield _EQUAL_PORTS, in_flavor
-    for pair, source in _all_incompatible_in_nova(request, row, found.value):
-        if pair.is_certain and request.asks_anew(str(found.source), source):
-            yield pair, source
-
-
-def lives_without(request: Request, row: Row, found: RowValue) -> bool:
-    """Return whether a server has lived without what Nova's query requires.
-
-    So has one with ``os_secure_boot=required`` and a BIOS: on its next host,
-    it needs nothing for Secure Boot.
-    """
-    pairs = (
-        _all_incompatible_in_nova(request, row, found.value)
-        if "query" in row.required_by
-        else ()
-    )
-    return any(
-        pair.is_certain and not request.asks_anew(str(found.source), source)
-        for pair, source in pairs
-    )
-
-
-def uncertain_in_nova(
-    request: Request, row: Row, found: RowValue
-) -> Iterator[tuple[Incompatible, str]]:
-    """Yield values of other rows that may be incompatible in Nova.
-
-    No request says whether they are.
-    """
-    for pair, source in _all_incompatible_in_nova(request, row, found.value):
-        if not pair.is_certain:
-            yield pair, source
-
-
-def _all_incompatible_in_nova(
-    request: Request, row: Row, value: str
-) -> Iterator[tuple[Incompatible, str]]:
-    for pair in row.constraints.get(value, _NO_CONSTRAINTS).incompatible:
-        if not pair.by_nova:
-            continue
+            incompatible.append((_EQUAL_PORTS, in_flavor))
+    for pair in constraints.incompatible:
         other_row = row_named(pair.row)
-        other = value_of(request, other_row)
-        if (other.value if other else "") == pair.value and not _is_excused(
-            request, pair
+        other = value_of(request, other_row) if pair.by_nova else None
+        if (
+            not pair.by_nova
+            or (other.value if other else "") != pair.value
+            or _is_excused(request, pair)
         ):
-            yield (
-                pair,
-                str(
-                    other.source
-                    if other
-                    else f"an image without {other_row.image_property}"
-                ),
-            )
+            continue
+        source = f"an image without {other_row.image_property}"
+        if other:
+            source = str(other.source)
+        if not pair.is_certain:
+            uncertain.append((pair, source))
+        elif request.asks_anew(str(found.source), source):
+            incompatible.append((pair, source))
+        elif "query" in row.required_by:
+            is_outlived = True
+    return Relations(
+        is_implied, tuple(incompatible), tuple(uncertain), is_outlived
+    )
 
 
 class AddressBits(NamedTuple):

@@ -2,7 +2,7 @@
 
 """The differences from Nova, from the list that the tests use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
@@ -102,7 +102,13 @@ def ways_to_ask() -> Iterator[str]:
 def _unless(row: Row) -> str:
     alike: dict[tuple[Incompatible, ...], list[str]] = {}
     for value, constraints in row.constraints.items():
-        for pairs in _of_one_kind(constraints.incompatible):
+        incompatible = [
+            Incompatible(name, each)
+            for name, values in constraints.incompatible
+            for each in values
+        ]
+        incompatible += constraints.incompatible_in_nova
+        for pairs in _of_one_kind(incompatible):
             alike.setdefault(pairs, []).append(value)
     notes = [f"noted: {IGNORED[row.name]}"] if row.name in IGNORED else []
     return ". ".join(
@@ -117,7 +123,7 @@ def _unless(row: Row) -> str:
 
 
 def _of_one_kind(
-    incompatible: tuple[Incompatible, ...],
+    incompatible: Iterable[Incompatible],
 ) -> Iterator[tuple[Incompatible, ...]]:
     """Yield the pairs that differ in nothing but the value, together."""
     for _, pairs in groupby(

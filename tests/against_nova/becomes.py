@@ -318,9 +318,8 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
         if guest.what_rules_out(row.name, value):
             return REFUSED
         if any(
-            _of_row(spec, BY_NAME[each.row]) == each.value
-            for each in incompatible
-            if not each.by_nova
+            _of_row(spec, BY_NAME[name]) in values
+            for name, values in incompatible
         ):
             return REFUSED
         if (

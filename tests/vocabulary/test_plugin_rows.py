@@ -68,8 +68,8 @@ def _row(*arguments: str, name: str = "mine") -> str:
 
 _CONSTRAINTS = (
     "constraints={'true': Constraints("
-    "incompatible=(Incompatible('vif_model', 'igb'),),"
-    " needs=(('vif_model', 'e1000e'),))}"
+    "incompatible=(('vif_model', ('igb',)),),"
+    " needs=(('vif_model', ('e1000e',)),))}"
 )
 _UNUSABLE: dict[str, str] = {
     "it is a dict, not an os_prefilter.vocabulary.model.Row": "{}",
@@ -100,7 +100,7 @@ _UNUSABLE: dict[str, str] = {
         "depends_on=DependsOn('nobody')", _CONSTRAINTS
     ),
     "the value 'x' of a row 'vif_model'": _row(
-        "constraints={'true': Constraints(needs=(('vif_model', 'x'),))}"
+        "constraints={'true': Constraints(needs=(('vif_model', ('x',)),))}"
     ),
     "required_by is a tuple": _row("required_by='hpet'"),
     "the filter 'hpte', which no installed package offers": _row(

@@ -328,7 +328,7 @@ class _Check:
         The machine type is the guest's own, or the host's default.
         """
         guest = self._guest
-        if choice and self._relations(row, choice).is_outlived:
+        if choice and self._relations(row, choice).lives_without:
             return ""
         without = guest.families_without(row.name, value)
         ruled_out = guest.what_rules_out(row.name, value)

@@ -218,7 +218,7 @@ def _uncertain_rows() -> tuple[tuple[Row, ...], frozenset[str]]:
         pairs = [
             pair
             for constraints in row.constraints.values()
-            for pair in constraints.incompatible
+            for pair in constraints.incompatible_in_nova
             if not pair.is_certain
         ]
         if pairs:

@@ -89,19 +89,17 @@ def require_rows(
             continue
         # A device that only a trait by name asks for (trait1:X=required):
         # written_requirements has it, in its group.
-        if (
+        is_written = (
             scope == UNSUFFIXED
             and row.device
             and raw_values(request, row) == (None, None)
-        ):
-            continue
+        )
         relations = relations_of(
             request, row, found, by_nova=options.nova_builds_guests
         )
-        if relations.is_implied:
+        if is_written or relations.is_implied:
             continue
-        if relations.incompatible:
-            requirements += _start_in_nova(found, relations)
+        requirements += _start_in_nova(found, relations)
         meaning = _meaning(row, found, guest_of(request), options, scope)
         if meaning.preference:
             # Nor does a default machine type that lacks the device exclude a
@@ -161,7 +159,7 @@ def forbid_incapable_hosts(
                 request, row, found, by_nova=options.nova_builds_guests
             )
             requirements += _start_in_nova(found, relations)
-            if relations.is_outlived:
+            if relations.lives_without:
                 continue
             meaning = _meaning(row, found, guest_of(request), options)
             requirements += _forbid_incapable_defaults(

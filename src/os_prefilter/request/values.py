@@ -234,7 +234,7 @@ class Relations(NamedTuple):
     """
     uncertain: tuple[tuple[Incompatible, str], ...] = ()
     """Values that may be incompatible in Nova; no request says whether."""
-    is_outlived: bool = False
+    lives_without: bool = False
     """True if a server has lived without what Nova's query requires for it.
 
     So has one with ``os_secure_boot=required`` and a BIOS: on its next host,
@@ -266,49 +266,48 @@ def relations_of(
 def _relate(
     request: Request, row: Row, found: RowValue, *, by_nova: bool
 ) -> Relations:
-    constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
+    implied_by = row.constraints.get(found.value, _NO_CONSTRAINTS).implied_by
     is_implied = False
     # Of an emulated guest the other row's trait says nothing: it is about
     # guests of the host's own architecture.
-    if constraints.implied_by and not guest_of(request).architecture:
-        name, more = constraints.implied_by
+    if implied_by and not guest_of(request).architecture:
+        name, more = implied_by
         other = value_of(request, row_named(name))
         is_implied = other is not None and other.value == more
-    if not by_nova:
-        return Relations(is_implied)
     incompatible: list[tuple[Incompatible, str]] = []
     uncertain: list[tuple[Incompatible, str]] = []
-    is_outlived = False
+    lives_without = False
+    pairs = _incompatible_in_nova(request, row, found) if by_nova else ()
+    for pair, source in pairs:
+        if not pair.is_certain:
+            uncertain.append((pair, source))
+        elif request.asks_anew(str(found.source), source):
+            incompatible.append((pair, source))
+        else:
+            lives_without = "query" in row.required_by
+    return Relations(
+        is_implied, tuple(incompatible), tuple(uncertain), lives_without
+    )
+
+
+def _incompatible_in_nova(
+    request: Request, row: Row, found: RowValue
+) -> Iterator[tuple[Incompatible, str]]:
     if (
         row.name == _EQUAL_PORTS.row
         and found.source.name == row.image_property
         and raw_values(request, row)[1]
     ):
         # Nova compares the image's number with the flavor's text.
-        in_flavor = f"flavor extra spec {row.extra_spec}"
-        if request.asks_anew(str(found.source), in_flavor):
-            incompatible.append((_EQUAL_PORTS, in_flavor))
-    for pair in constraints.incompatible:
+        yield _EQUAL_PORTS, f"flavor extra spec {row.extra_spec}"
+    constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
+    for pair in constraints.incompatible_in_nova:
         other_row = row_named(pair.row)
-        other = value_of(request, other_row) if pair.by_nova else None
-        if (
-            not pair.by_nova
-            or (other.value if other else "") != pair.value
-            or _is_excused(request, pair)
-        ):
-            continue
-        source = f"an image without {other_row.image_property}"
-        if other:
-            source = str(other.source)
-        if not pair.is_certain:
-            uncertain.append((pair, source))
-        elif request.asks_anew(str(found.source), source):
-            incompatible.append((pair, source))
-        elif "query" in row.required_by:
-            is_outlived = True
-    return Relations(
-        is_implied, tuple(incompatible), tuple(uncertain), is_outlived
-    )
+        other = value_of(request, other_row)
+        value = other.value if other else ""
+        if value == pair.value and not _is_excused(request, pair):
+            without = f"an image without {other_row.image_property}"
+            yield pair, str(other.source) if other else without
 
 
 class AddressBits(NamedTuple):
@@ -636,30 +635,26 @@ def _violated_constraint(
 ) -> Callable[[], ContradictingSources] | None:
     """Return the error if ``found`` violates its constraints."""
     constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
-    others = [
-        (each.row, each.value, False)
-        for each in constraints.incompatible
-        if not each.by_nova
-    ]
-    for name, value, is_needed in (
-        *others,
-        *((*each, True) for each in constraints.needs),
+    for is_needed, pairs in (
+        (False, constraints.incompatible),
+        (True, constraints.needs),
     ):
-        row_beside = row_named(name)
-        other = resolve(request, row_beside)
-        # First: the request is rejected with the same words, whichever of the
-        # two rows is read first.
-        if other.problem:
-            return other.problem
-        if (
-            other.value is not None and other.value.value == value
-        ) != is_needed:
-            without = f"an image without {row_beside.image_property}={value}"
-            return partial(
-                ImpossibleCombination,
-                str(found.source),
-                str(other.value.source if other.value else without),
-            )
+        for name, values in pairs:
+            row_beside = row_named(name)
+            other = resolve(request, row_beside)
+            # First: the request is rejected with the same words, whichever of
+            # the two rows is read first.
+            if other.problem:
+                return other.problem
+            has_one = other.value is not None and other.value.value in values
+            if has_one != is_needed:
+                place = f"{row_beside.image_property}={values[0]}"
+                source = other.value.source if other.value else ""
+                return partial(
+                    ImpossibleCombination,
+                    str(found.source),
+                    str(source) or f"an image without {place}",
+                )
     return None
 
 

@@ -31,7 +31,6 @@ _OTHER_BUSES = (("cdrom_bus", ("scsi", "usb", "sata")),)
 _ON_IDE = Incompatible(
     "image_type",
     "iso",
-    by_nova=True,
     unless=_OTHER_BUSES,
     on=Trait("HW_ARCH_X86_64"),
 )
@@ -43,7 +42,7 @@ EMULATION = Row(
     spelling=Spelling(older=machine_types.ARCHITECTURE_ALIASES),
     constraints=dict.fromkeys(
         ("aarch64", "armv7l", "ppc64", "ppc64le", "s390x"),
-        Constraints(incompatible=(_ON_IDE,)),
+        Constraints(incompatible_in_nova=(_ON_IDE,)),
     ),
 )
 

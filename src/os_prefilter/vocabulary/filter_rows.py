@@ -58,11 +58,10 @@ _WITH_USB = (
     ("emulation_architecture", _POWER),
 )
 _NO_USB = Constraints(
-    incompatible=(
+    incompatible_in_nova=(
         Incompatible(
             "input_bus",
             "virtio",
-            by_nova=True,
             unless=_WITH_USB,
             is_certain=False,
         ),
@@ -269,10 +268,15 @@ FILTERED: tuple[Row, ...] = (
         # libvirt refuses it for other interfaces.
         constraints={
             "true": Constraints(
-                incompatible=tuple(
-                    Incompatible("vif_model", model)
-                    for model in _VIFS.split()
-                    if model != "virtio"
+                incompatible=(
+                    (
+                        "vif_model",
+                        tuple(
+                            model
+                            for model in _VIFS.split()
+                            if model != "virtio"
+                        ),
+                    ),
                 )
             )
         },

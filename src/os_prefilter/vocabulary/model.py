@@ -117,16 +117,14 @@ class DependsOn:
 
 @dataclass(frozen=True, slots=True)
 class Incompatible:
-    """An incompatible value of another row.
+    """A value of another row with which Nova's drivers build no guest.
 
-    No guest has both: it does not start, or starts without one.
+    It does not start, or starts without one of both.
     """
 
     row: str
     value: str
     """Empty where the other row has no value."""
-    by_nova: bool = False
-    """True if that holds only for guests that Nova's drivers build."""
     unless: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(row, values) that make both possible; the first one is the advice."""
     on: Trait | None = None
@@ -138,14 +136,16 @@ class Incompatible:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Constraints between values of different rows, each as (row, value)."""
+    """Constraints of a value on the values of other rows."""
 
-    incompatible: tuple[Incompatible, ...] = ()
-    """The values that no guest has together with it."""
-    needs: tuple[tuple[str, str], ...] = ()
-    """The values that it needs."""
+    incompatible: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(row, values) that no guest has together with it."""
+    incompatible_in_nova: tuple[Incompatible, ...] = ()
+    """The values that no guest of Nova has together with it."""
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(row, values) of which it needs one."""
     implied_by: tuple[str, str] | None = None
-    """The value that includes it, so that it requires no trait of its own."""
+    """(row, value) that includes it, so that it requires no trait itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

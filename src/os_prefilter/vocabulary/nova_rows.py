@@ -35,16 +35,11 @@ _WITHOUT_UEFI = (
     Incompatible(
         "firmware_type",
         "",
-        by_nova=True,
         unless=(_UEFI, *_ARCHITECTURES_NAMED),
         on=Trait("HW_ARCH_X86_64"),
     ),
-    Incompatible(
-        "architecture", "x86_64", by_nova=True, unless=(_UEFI, _EMULATED_ARM)
-    ),
-    Incompatible(
-        "emulation_architecture", "x86_64", by_nova=True, unless=(_UEFI,)
-    ),
+    Incompatible("architecture", "x86_64", unless=(_UEFI, _EMULATED_ARM)),
+    Incompatible("emulation_architecture", "x86_64", unless=(_UEFI,)),
 )
 
 _ROWS = (
@@ -67,9 +62,7 @@ _ROWS = (
         extra_spec="hw:tpm_model",
         depends_on=DependsOn("tpm_version", default="tpm-tis"),
         constraints={
-            "tpm-crb": Constraints(
-                incompatible=(Incompatible("tpm_version", "1.2"),)
-            )
+            "tpm-crb": Constraints(incompatible=(("tpm_version", ("1.2",)),))
         },
     ),
     Row(
@@ -84,10 +77,8 @@ _ROWS = (
         # Nova silently ignores it.
         constraints={
             "required": Constraints(
-                incompatible=(
-                    Incompatible("firmware_type", "bios"),
-                    *_WITHOUT_UEFI,
-                )
+                incompatible=(("firmware_type", ("bios",)),),
+                incompatible_in_nova=_WITHOUT_UEFI,
             )
         },
     ),
@@ -131,7 +122,7 @@ _ROWS = (
         },
         image_property="hw_mem_encryption",
         extra_spec="hw:mem_encryption",
-        constraints={"true": Constraints(needs=(("firmware_type", "uefi"),))},
+        constraints={"true": Constraints(needs=(_UEFI,))},
     ),
     Row(
         "mem_encryption_model",
@@ -143,10 +134,13 @@ _ROWS = (
         ),
         constraints={
             "amd-sev-snp": Constraints(
-                needs=(("firmware_stateless", "true"),)
+                needs=(("firmware_stateless", ("true",)),)
             ),
             "intel-tdx": Constraints(
-                needs=(("firmware_stateless", "true"), ("video_model", "none"))
+                needs=(
+                    ("firmware_stateless", ("true",)),
+                    ("video_model", ("none",)),
+                )
             ),
         },
     ),

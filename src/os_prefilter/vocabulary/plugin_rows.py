@@ -175,11 +175,11 @@ def _find_dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
         else []
     )
     for constraints in row.constraints.values():
-        others += [(each.row, each.value) for each in constraints.incompatible]
-        others += [
-            *filter(None, (constraints.implied_by,)),
-            *constraints.needs,
-        ]
+        for name, values in (*constraints.incompatible, *constraints.needs):
+            others += [(name, value) for value in values]
+        for pair in constraints.incompatible_in_nova:
+            others.append((pair.row, pair.value))
+        others += filter(None, (constraints.implied_by,))
     for name, value in others:
         if name not in rows or (value and value not in rows[name].values):
             yield (

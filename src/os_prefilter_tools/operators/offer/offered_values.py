@@ -7,7 +7,7 @@ and the index of the fleet gives the hosts that could serve it. So the result
 is that of the scheduler with the same filters, except that a host may be full.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -265,11 +265,9 @@ class _SmallestRequests:
         """
         for name, value in wanted.items():
             row = self.rows[name]
-            needed = {}
+            needed: dict[str, Iterable[str]] = {}
             if value in row.constraints:
-                needed = {
-                    other: [one] for other, one in row.constraints[value].needs
-                }
+                needed.update(row.constraints[value].needs)
             if row.depends_on and row.values[value].traits:
                 needed.setdefault(
                     row.depends_on.row, sorted(enabling_values(row.depends_on))

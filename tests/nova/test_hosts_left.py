@@ -5,10 +5,8 @@ is.
 """
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from random import Random
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,7 +19,7 @@ from nova.scheduler import filters, request_filter
 from nova.scheduler.host_manager import HostState
 
 from os_prefilter.common.errors import HostsAt, NoHostLeft
-from os_prefilter.nova import host_filters
+from os_prefilter.nova import host_filters, scheduling
 from os_prefilter.service.capacity import CapacityCheck
 from os_prefilter.service.hosts_left import SUBJECTS, left_by_filters
 from os_prefilter_tools.adapters.cloud import nova_filters
@@ -344,7 +342,7 @@ class _Placement:
         self._in_use = frozenset(("A", "C", "D", *more))
         self.asked: list[dict[str, str]] = []
 
-    def candidates(self, query: str) -> int:
+    def count_candidate_hosts(self, query: str) -> int:
         asked = dict(parse_qsl(query))
         self.asked.append(asked)
         first, *others = (
@@ -352,22 +350,20 @@ class _Placement:
         )
         return self._together if others else self._has.get(first, 0)
 
-    def providers(self, query: str) -> int:
+    def count_providers(self, query: str) -> int:
         traits = dict(parse_qsl(query))["required"]
         if "!COMPUTE_NODE" in traits:
             return int("of devices" in self._in_use)
         return self._hosts["DISABLED" not in traits]
 
+    def traits_in_use(self) -> frozenset[str]:
+        return self._in_use
+
     def check(
         self, *, records: bool = False, counts: bool = False
     ) -> CapacityCheck:
-        return CapacityCheck(
-            self.candidates,
-            self.providers,
-            lambda _query: self._in_use,
-            records=records,
-            counts=counts,
-        )
+        placement: Any = self
+        return CapacityCheck(placement, records=records, counts=counts)
 
 
 _REASONS = [
@@ -455,19 +451,17 @@ _REASONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("placement", "query", "text", "is_certain"), _REASONS
-)
-def test_reason_is_certain_or_only_recorded(
-    placement: _Placement, query: str, text: str, is_certain: bool
+@pytest.mark.parametrize(("placement", "query", "text", "is_public"), _REASONS)
+def test_reason_is_public_or_only_recorded(
+    placement: _Placement, query: str, text: str, is_public: bool
 ) -> None:
     """Also where numbers are recorded."""
     is_of_traits = "trait E" in text or "disabled" in text
-    has_resources = is_certain and "trait E" not in text
+    has_resources = is_public and "trait E" not in text
     for records in (False, True):
         reason = placement.check(records=records).find_short_resource(query)
         assert str(reason) == text
-        assert reason.is_certain is is_certain
+        assert reason.is_public is is_public
         assert reason.stage == ("traits" if is_of_traits else "room")
         assert bool(reason.by) is has_resources
 
@@ -550,16 +544,14 @@ def test_room_is_asked_for_again_after_twenty_times_what_the_answer_took(
     monkeypatch.setattr(
         "os_prefilter.service.capacity.time.monotonic", lambda: now
     )
-    check = CapacityCheck(
-        ask, ask, lambda _query: frozenset(), records=False, counts=False
-    )
+    check = _Placement((1, 1, 1, 1)).check()
     for now in (0.5, 42.4, 42.5):  # noqa: B007 - the clock
-        check._ask(ask, [("a", "b")])
+        check.ask(ask, "a=b")
     assert asked == [(2.5, "a=b"), (44.5, "a=b")]
     # All are forgotten before there are too many.
     monkeypatch.setattr("os_prefilter.service.capacity._MOST_REMEMBERED", 2)
     for name in "acda":
-        check._ask(ask, [(name, "b")])
+        check.ask(ask, f"{name}=b")
     assert [query for _, query in asked[2:]] == ["c=b", "d=b", "a=b"]
 
 
@@ -593,72 +585,77 @@ def test_host_filter_that_excludes_no_host_is_not_named(
     assert str(error) == f"{SUBJECTS['IoOpsFilter']}{numbers}."
 
 
-def _novas_query(resource: str) -> str:
-    return (
-        f"limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2C{resource}%3A1"
-    )
+class _Answers:
+    """A watch whose Placement has no candidate, and the reasons it gives."""
+
+    def __init__(self, *, pins: bool) -> None:
+        self.queries: list[str] = []
+        self.context = user_context()
+        # The watch has no other reference to it.
+        self.spec = nova_spec(instance_uuid=_SERVER)
+        service: Any = SimpleNamespace(reason=self._reason)
+        self.watch = scheduling.SchedulingWatch(service)
+        decision: Any = SimpleNamespace(preferences=())
+        self.watch.begin(self.spec, self.context, decision, 60.0)
+        self._pins = pins
+
+    def _reason(self, *_given: Any, query: str, until: float) -> NoHostLeft:
+        self.queries.append(query)
+        return NoHostLeft(f"{query} is short", "room", ("PCPU",))
+
+    def read(self, resource: str, *candidates: Any) -> str:
+        """Return what the user reads after Nova's query for a resource."""
+        resources = SimpleNamespace(
+            to_querystring=lambda: resource,
+            cpu_pinning_requested=self._pins and resource == "PCPU",
+        )
+        response: Any = (list(candidates), {}, "1.36")
+        try:
+            self.watch.answered(self.context, resources, response)
+        except exception.NoValidHost as error:
+            return str(error).removeprefix("No valid host was found. ")
+        return ""
 
 
-@pytest.mark.parametrize("fallback", [True, False])
+@pytest.mark.parametrize(
+    ("fallback", "read"),
+    [(True, ["", "PCPU is short.", ""]), (False, ["PCPU is short.", "", ""])],
+    ids=["fallback", "no-fallback"],
+)
 def test_query_that_nova_repeats_with_vcpu_is_not_the_last(
-    fallback: bool, start: Start, monkeypatch: pytest.MonkeyPatch
+    fallback: bool, read: list[str], start: Start
 ) -> None:
     start(
         "hpet",
         "[workarounds]",
         f"disable_fallback_pcpu_query = {not fallback}",
     )
-    service = SimpleNamespace(
-        notify=lambda event: errors.append(event.error), count_hosts=None
-    )
-    errors: list[Any] = []
-    watch = host_filters.SchedulingWatch(service, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(
-        watch._capacity,
-        "find_short_resource",
-        lambda query: NoHostLeft(f"{query} is short", "room", ("PCPU",)),
-    )
-    spec = nova_spec({}, {"hw:cpu_policy": "dedicated"}, instance_uuid=_SERVER)
-    session, context = SimpleNamespace(hooks={"response": []}), user_context()
-    watch.begin(spec, context, session, 60)
-    watch.expect_query()
-    assert session.hooks["response"] == [watch.see]
+    answers = _Answers(pins=True)
+    answers.watch.expect_query()
+    assert [answers.read(each) for each in ("PCPU", "VCPU", "VCPU")] == read
+    assert answers.queries == ["PCPU"]
 
-    def see(resource: str) -> str:
-        url = (
-            f"http://placement/allocation_candidates?{_novas_query(resource)}"
-        )
-        request = SimpleNamespace(
-            headers={"X-OpenStack-Request-ID": context.global_id}
-        )
-        try:
-            watch.see(
-                SimpleNamespace(
-                    url=url, status_code=200, content=b"{}", request=request
-                )
-            )
-        except exception.NoValidHost as error:
-            return str(error)
-        return ""
 
-    short = f"No valid host was found. {_novas_query('PCPU')} is short."
-    assert [see("PCPU"), see("VCPU"), see("VCPU")] == (
-        ["", short, ""] if fallback else [short, "", ""]
-    )
-    assert len(errors) == 1
-    # One that hangs leaves one thread, not one for each request.
-    hangs, calls = Event(), count()
-    monkeypatch.setattr(
-        watch._capacity,
-        "find_short_resource",
-        lambda _query: [next(calls), hangs.wait()],
-    )
-    for _ in range(3):
-        watch.begin(spec, context, session, 0.1)
-        watch.expect_query()
-        assert [see("PCPU"), see("VCPU")] == ["", ""]
-    hangs.set()
-    assert next(calls) == 1
+def test_candidates_of_one_of_two_queries_are_enough(start: Start) -> None:
+    start("hpet")
+    answers = _Answers(pins=True)
+    answers.watch.expect_query()
+    assert answers.read("PCPU", {"allocations": {}}) == ""
+    assert answers.read("VCPU") == ""
+    assert answers.queries == []
+
+
+def test_response_before_the_last_request_filter_ends_no_request(
+    start: Start,
+) -> None:
+    start("hpet")
+    answers = _Answers(pins=False)
+    assert answers.read("VCPU") == ""
+    answers.watch.expect_query()
+    # Of another request, in the same thread.
+    answers.context = user_context()
+    assert answers.read("VCPU") == ""
+    assert answers.queries == []
 
 
 @pytest.mark.parametrize(

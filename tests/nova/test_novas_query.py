@@ -7,6 +7,7 @@ thread: real scheduler, real Placement.
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import oslo_messaging as messaging
@@ -252,6 +253,85 @@ def test_dedicated_cpus_that_the_flavor_asks_for_by_its_resource_have_a_reason(
         == "No available host has room for this flavor's memory and dedicated"
         " CPUs."
     )
+
+
+_NODES = {"kvm": "kvm-1", "gpu": "gpu-1"}
+_OWN = "No host but the server's own has what the server asks for."
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Nova's database have a compute node for each host."""
+
+    def on_host(_context: Any, host: str) -> list[Any]:
+        return [objects.ComputeNode(uuid=provider_uuid(_NODES[host]))]
+
+    monkeypatch.setattr(
+        objects.HostMapping,
+        "get_by_host",
+        lambda _context, _host: objects.HostMapping(
+            cell_mapping=objects.CellMapping(uuid=_SERVER)
+        ),
+    )
+    monkeypatch.setattr(
+        "nova.context.target_cell",
+        lambda context, _cell: nullcontext(context),
+    )
+    monkeypatch.setattr(objects.ComputeNodeList, "get_all_by_host", on_host)
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize(
+    ("excluded", "extra_specs", "read"),
+    [
+        (["gpu"], {"resources:VGPU": "1"}, _OWN),
+        (["kvm"], {"resources:VGPU": "1"}, "scheduled"),
+        (["gpu"], {}, "scheduled"),
+        (
+            ["kvm", "gpu"],
+            {},
+            "No host but those that this move excludes has what the server"
+            " asks for.",
+        ),
+        ([], {}, "scheduled"),
+        (None, {}, "scheduled"),
+        (["no-such-host"], {"resources:VGPU": "1"}, "scheduled"),
+    ],
+    ids=["own", "other", "two-hosts", "all-tried", "none", "null", "unknown"],
+)
+def test_move_for_which_only_excluded_hosts_are_left_has_that_reason(
+    boot: Boot,
+    excluded: list[str] | None,
+    extra_specs: dict[str, str],
+    read: str,
+) -> None:
+    schedule = boot()
+    ends: list[Any] = []
+    our_entry().service.observers = (lambda event: ends.append(event.error),)
+    found = schedule(extra_specs=extra_specs, ignore_hosts=excluded)
+    assert found == read
+    stages = [each.stage for each in ends if each]
+    assert stages == ([] if read == "scheduled" else ["host filters"])
+
+
+def test_reasons_are_there_without_counting_hosts(boot: Boot) -> None:
+    assert boot("count_hosts = false")(memory=99) == _SHORT
+
+
+def test_refused_query_is_an_end_as_well(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = boot()
+    ends: list[Any] = []
+    our_entry().service.observers = (lambda event: ends.append(event.error),)
+    monkeypatch.setattr(
+        report.SchedulerReportClient,
+        "get_allocation_candidates",
+        lambda *_given: (None, None, None),
+    )
+    assert schedule() == ""
+    (end,) = [each for each in ends if each]
+    assert str(end) == "Placement refused the query for candidates."
 
 
 _DISABLED = (

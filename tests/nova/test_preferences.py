@@ -13,10 +13,12 @@ import pytest
 from nova import objects
 from nova.scheduler import request_filter
 from nova.scheduler import utils as scheduler_utils
+from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostState
 
 from os_prefilter.nova import PreferredTraits
 from os_prefilter.nova.entry import RequestFilters
+from os_prefilter.nova.scheduling import PREFERRED_SHARES
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.nova_objects import nova_spec
@@ -72,7 +74,10 @@ def _spec(
         "requested_resources": [],
         "is_bfv": False,
     }
-    return nova_spec(properties, extra_specs, **fields)
+    spec = nova_spec(properties, extra_specs, **fields)
+    # The hosts are small.
+    spec.flavor.memory_mb = 1
+    return spec
 
 
 def _weights(
@@ -84,9 +89,20 @@ def _weights(
     return {each.obj.host: each.weight for each in weighed}
 
 
+def _filter(scheduler: Any, spec: Any) -> None:
+    """Run our request filters, and Nova's query for candidates after them."""
+    context = user_context()
+    our_entry()(context, spec)
+    resources = scheduler_utils.resources_from_request_spec(
+        context, spec, scheduler.host_manager
+    )
+    client = report.report_client_singleton()
+    client.get_allocation_candidates(context, resources)
+
+
 def _schedule(scheduler: Any, *request: dict[str, Any]) -> dict[str, float]:
     spec = _spec(*request)
-    our_entry()(user_context(), spec)
+    _filter(scheduler, spec)
     return _weights(scheduler, spec)
 
 
@@ -124,15 +140,15 @@ def test_hosts_with_the_preferred_traits_of_a_flavor_come_first_and_others_weigh
         assert set(_schedule(scheduler, {}, extra_specs).values()) == {0}
     # Placement did not list the new host.
     spec = _spec({}, {f"trait:{_AVX}": "preferred"})
-    our_entry()(user_context(), spec)
+    _filter(scheduler, spec)
     assert _weights(
         scheduler, spec, [_host("new"), _host("avx"), _host("plain")]
     ) == {"avx": 1, "new": 0, "plain": 0}
     # What was preferred goes with the request.
-    assert our_entry().preferred_share
+    assert PREFERRED_SHARES
     del spec
     gc.collect()
-    assert len(our_entry().preferred_share) == 0
+    assert len(PREFERRED_SHARES) == 0
 
 
 def test_rules_and_preferred_properties_weigh_hosts_and_exclude_none(
@@ -164,27 +180,16 @@ def test_rules_and_preferred_properties_weigh_hosts_and_exclude_none(
     assert (spec.root_required, spec.root_forbidden) == (set(), set())
 
 
-def test_hosts_weigh_the_same_while_placement_does_not_answer(
+def test_preferences_cost_no_request_to_placement(
     start: Start, observed: Observed
 ) -> None:
-    """The request is scheduled all the same; once Placement answers, the next
-    ones are weighed.
-    """
-    scheduler = start("preferences", "facts_interval = 0", *_WEIGHERS)
+    scheduler = start("preferences", *_WEIGHERS)
     ask(observed)
-    observed.hook = lambda _method, _url: (503, b"down")
-    request: tuple[dict[str, Any], dict[str, str]] = (
-        {},
-        {f"trait:{_AVX}": "preferred"},
-    )
-    assert set(_schedule(scheduler, *request).values()) == {0}
-    observed.hook = lambda _method, _url: None
-    found: dict[str, float] = {}
-    for _ in range(200):
-        found = _schedule(scheduler, *request)
-        if any(found.values()):
-            break
-    assert found == {"avx": 1, "both": 1, "plain": 0, "hpet": 0}
+    assert _schedule(scheduler, {}, {f"trait:{_AVX}": "preferred"})["avx"]
+    observed.sent.clear()
+    assert _schedule(scheduler, {}, {f"trait:{_AVX}": "preferred"})["avx"]
+    (query,) = observed.sent
+    assert "/allocation_candidates?" in query
 
 
 @pytest.mark.parametrize("multiplier", ["2.5", "0.0", "-1"])
@@ -198,7 +203,7 @@ def test_option_multiplies_the_weight_and_an_aggregate_overrides_it(
     )
     ask(observed)
     spec = _spec({}, {f"trait:{_AVX}": "preferred"})
-    our_entry()(user_context(), spec)
+    _filter(scheduler, spec)
     hosts = [
         _host("avx"),
         _host("both", preferred_weight_multiplier="10"),

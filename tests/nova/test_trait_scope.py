@@ -105,8 +105,7 @@ def test_tree_of_one_compute_node_in_each_cell_is_looked_at_first(
     start("image_metadata", "facts_interval = 0")
     ask(observed)
     assert _schedule(observed) == _MIRRORED
-    # Once for this fact, once for the sample of hosts.
-    assert asked == [("get_by_pagination", {"limit": 1})] * 2
+    assert asked == [("get_by_pagination", {"limit": 1})]
     trees = [each for each in observed.sent if "in_tree" in each]
     assert trees == [
         f"GET /resource_providers?in_tree={provider_uuid('kvm-1')}"

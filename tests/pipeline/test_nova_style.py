@@ -117,7 +117,7 @@ def test_nova_style_filter_gets_the_context_and_sees_what_earlier_filters_requir
     decision = Pipeline(filters).decide(Request(spec_of()), "the context")
     assert seen == ["the context", {"OWNER_NOVA"}, [_AGGREGATE]]
     assert decision.removed_later == frozenset()
-    assert decision.preferred_share(bool) == 0.0
+    assert decision.preferred_share([]) == 0.0
 
 
 def test_filter_after_a_nova_style_one_gets_the_servers_own_facts() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A request that no host can serve is rejected before Placement is asked for
-candidates, with the smallest reason.
+"""A request for which Placement has no candidate gets the smallest reason, and
+one that has candidates asks for nothing.
 """
 
 import json
@@ -9,7 +9,7 @@ import logging
 import random
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 from urllib.parse import unquote
@@ -19,17 +19,21 @@ from prometheus_client import REGISTRY
 
 from os_prefilter import (
     NOTHING,
+    Decision,
     Request,
     Requirements,
     allocation_candidates_query,
+    forbid,
     require,
 )
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
-from os_prefilter.common.errors import NoHostServes
+from os_prefilter.common.errors import NoHostLeft, NoHostServes
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service import Service
-from os_prefilter.service.answer import NoHostCheck, RootDemand
-from os_prefilter.service.host_traits import MOST_HOSTS, HostTraits, Traits
+from os_prefilter.service.answer import (
+    MOST_HOSTS,
+    ReasonFinder,
+)
 from os_prefilter.service.loading import as_filter, load_filters
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -126,35 +130,76 @@ def _pipeline(observed: Observed, **options: Any) -> Service:
     )
 
 
-def _reason(pipeline: Service, properties: dict[str, Any]) -> str:
-    """Return why a request is rejected, and see that it is as it was; empty if
-    it is not.
+def _end(
+    pipeline: Service, properties: dict[str, Any], memory_mb: int = 1
+) -> NoHostLeft | None:
+    """Return why Placement has no candidate for a request, or None if it has
+    some.
     """
-    spec = spec_of(properties)
-    try:
-        pipeline.apply(spec)
-    except NoHostServes as error:
-        assert (spec.root_required, spec.root_forbidden) == (set(), set())
-        return str(error)
-    return ""
+    spec = spec_of(properties, memory_mb=memory_mb)
+    decision = pipeline.apply(spec)
+    reasons = pipeline.reasons
+    assert reasons
+    query = allocation_candidates_query(spec)
+    if _candidates(reasons, query):
+        return None
+    return pipeline.reason(decision, spec)
 
 
+def _candidates(reasons: ReasonFinder, query: str) -> int:
+    """Return how many hosts Placement has, whatever a test does to ours."""
+    client: Any = reasons._placement
+    adapter = client._client._adapter
+    if isinstance(adapter, Observed):
+        return len(adapter.placement.client.candidates(query).by_host)
+    return len(client._client.candidates(query).by_host)
+
+
+def _reason(
+    pipeline: Service, properties: dict[str, Any], memory_mb: int = 1
+) -> str:
+    """Return what the author of a request reads; empty for nothing."""
+    error = _end(pipeline, properties, memory_mb)
+    return str(error) if error and error.is_public else ""
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason", "counts"),
+    _REASONS,
+    ids=["served", "two-served", "one", "disabled", "smallest", "two"],
+)
 def test_smallest_set_of_properties_that_no_host_serves_is_named(
     placement: EmbeddedPlacement,
+    properties: dict[str, Any],
+    reason: str,
+    counts: str,
 ) -> None:
-    pipelines = {
-        each: _pipeline(Observed(placement), no_host_reason=each)
-        for each in ("counts", "off", "properties")
-    }
-    for properties, reason, counts in _REASONS:
-        assert {
-            each: _reason(pipeline, properties)
-            for each, pipeline in pipelines.items()
-        } == {
-            "counts": reason and f"No {reason}{counts}.",
-            "off": "",
-            "properties": reason and f"No {reason}.",
-        }
+    def found(option: str) -> str:
+        pipeline = _pipeline(Observed(placement), no_host_reason=option)
+        return _reason(pipeline, properties)
+
+    assert found("off") == ""
+    assert found("properties") == (reason and f"No {reason}.")
+    assert found("counts") == (reason and f"No {reason}{counts}.")
+
+
+def test_reason_that_is_not_shown_is_recorded(
+    placement: EmbeddedPlacement,
+) -> None:
+    pipeline = _pipeline(Observed(placement), no_host_reason="off")
+    assert (
+        str(_end(pipeline, _NE2K)) == "No host offers hw_vif_model=ne2k_pci."
+    )
+
+
+def test_service_without_a_reader_of_placement_does_not_know_the_reason() -> (
+    None
+):
+    service = Service.from_names("hpet")
+    decision = service.apply(spec_of({}))
+    error = service.reason(decision)
+    assert str(error) == "This service has no reader of Placement."
+    assert not error.is_public
 
 
 # Japanese has the longest of all translations in Nova 27.0.0 to 33.0.0.
@@ -185,41 +230,55 @@ def test_longest_reason_is_not_cut_by_nova() -> None:
             assert named == number or f" {number - named} more (" in reason
 
 
-def test_request_that_a_known_host_serves_asks_nothing_and_a_rejection_is_confirmed_each_time(
+def _asked(observed: Observed) -> list[str]:
+    """Return the queries for hosts and traits since the last time."""
+    sent = [
+        unquote(each.removeprefix("GET /resource_providers"))
+        for each in observed.sent
+    ]
+    observed.sent.clear()
+    return [
+        re.sub(f"/{_UUID}/", "/HOST/", each).removeprefix("?required=")
+        for each in sent
+    ]
+
+
+def test_request_with_candidates_asks_nothing_and_a_reason_is_confirmed_each_time(
     placement: EmbeddedPlacement,
 ) -> None:
     observed = Observed(placement)
-    pipeline, asked = _pipeline(observed), []
-    for properties in (
-        {"hw_vif_model": "igb"},
-        {"hw_vif_model": "igb"},
-        _NE2K,
-        _NE2K,
-    ):
-        _reason(pipeline, properties)
-        sent = [
-            each.removeprefix("GET /resource_providers").removeprefix(
-                "?required="
-            )
-            for each in observed.sent
-        ]
-        asked.append(
-            [re.sub(f"/{_UUID}/", "/HOST/", unquote(each)) for each in sent]
-        )
-        observed.sent.clear()
+    pipeline = _pipeline(observed)
+    assert _reason(pipeline, {"hw_vif_model": "igb"}) == ""
+    assert _asked(observed) == []
     # Those default machines have no PCI bus.
     default = ",!CUSTOM_COMPUTE_DEFAULT_MACHINE_"
     without_pci = f"{default}ISAPC{default}MICROVM{default}S390_CCW_VIRTIO"
-    enabled, alone = (
-        "!COMPUTE_STATUS_DISABLED",
-        f"COMPUTE_NET_VIF_MODEL_NE2K_PCI{without_pci}",
-    )
+    alone = f"COMPUTE_NET_VIF_MODEL_NE2K_PCI{without_pci}"
+    enabled = "!COMPUTE_STATUS_DISABLED"
     confirmation = alone.replace(default, f",{enabled}{default}", 1)
-    # One of the hosts that serve it is known from then on. The last one tells
-    # whether a host serves it that no request may have.
-    igb = "!CUSTOM_COMPUTE_DEFAULT_MACHINE_ISAPC,!CUSTOM_COMPUTE_DEFAULT_MACHINE_MICROVM"
-    first = [f"{_IGB},{enabled},{igb}", "/HOST/traits"]
-    assert asked == [first, [], [confirmation, alone], [confirmation, alone]]
+    assert _reason(pipeline, _NE2K)
+    # Some host is known from then on. The last one tells whether a host serves
+    # it that no request may have.
+    assert _asked(observed) == [
+        confirmation,
+        f"COMPUTE_NODE,{enabled}",
+        "/HOST/traits",
+        alone,
+    ]
+    assert _reason(pipeline, _NE2K)
+    assert _asked(observed) == [confirmation, alone]
+
+
+def test_for_want_of_memory_the_traits_of_one_known_host_are_read_again(
+    placement: EmbeddedPlacement,
+) -> None:
+    observed = Observed(placement)
+    pipeline = _pipeline(observed)
+    short = "No available host has room for this flavor's memory."
+    assert _reason(pipeline, {"hw_vif_model": "igb"}, 99) == short
+    _asked(observed)
+    assert _reason(pipeline, {"hw_vif_model": "igb"}, 99) == short
+    assert _asked(observed)[0] == "/HOST/traits"
 
 
 def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_fleet() -> (
@@ -244,79 +303,74 @@ def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_flee
         known = {
             host: traits | {"COMPUTE_NODE"} for host, traits in fleet.items()
         }
-        check = NoHostCheck(HostTraits(HostsInProcess(known), 60))
+        finder = ReasonFinder(HostsInProcess(known))
+        usable = {
+            host for host, traits in known.items() if _DISABLED not in traits
+        }
         for _ in range(5):
-            properties: dict[tuple[str, ...], Traits] = {
-                (name,): Traits(frozenset((name,)))
-                for name in _some(chance, names[:-1])
-            }
-            every = Traits(forbidden=frozenset((_DISABLED,)))
-            total = every
-            for part in properties.values():
-                total |= part
-            demand = RootDemand(total, every, properties)
-            served = any(total.met_by(traits) for traits in known.values())
-            usable = {
-                host for host, traits in known.items() if every.met_by(traits)
-            }
-            try:
-                check.check(demand, None)
-            except NoHostServes as error:
-                rejected += 1
-                assert not served
-                assert not any(
-                    set(error.properties) <= known[host] for host in usable
+            wanted = _some(chance, names[:-1])
+            error = finder.find(_decision(wanted), "")
+            served = any(wanted <= known[host] for host in usable)
+            if not isinstance(error, NoHostServes):
+                assert served or not usable or not wanted
+                continue
+            rejected += 1
+            assert not served
+            named = error.properties
+            assert not any(set(named) <= known[host] for host in usable)
+            for fewer in combinations(named, len(named) - 1):
+                assert any(set(fewer) <= known[host] for host in usable), (
+                    fewer,
+                    named,
                 )
-                for size in range(1, len(error.properties)):
-                    for fewer in combinations(error.properties, size):
-                        assert any(
-                            set(fewer) <= known[host] for host in usable
-                        ), (fewer, error.properties)
-            else:
-                assert served or not usable or not properties
-        assert len(check._host_traits.sample.traits) <= MOST_HOSTS
+        assert len(finder._sample) <= MOST_HOSTS
     assert rejected
+
+
+def _decision(wanted: Iterable[str]) -> Decision:
+    """Return a decision: each trait by a property, and no disabled host."""
+
+    def of_test(_request: Request) -> Requirements:
+        found = forbid(_DISABLED, "every request")
+        for name in wanted:
+            found += require(name, f"property {name}", properties=[name])
+        return found
+
+    return Service((as_filter("of_test", of_test),)).apply(spec_of({}))
 
 
 def _some(chance: random.Random, names: Sequence[str]) -> frozenset[str]:
     return frozenset(name for name in names if chance.random() < 0.3)
 
 
-def test_history_and_metrics_count_rejections(
+def test_each_end_without_a_host_is_counted_and_recorded_once(
     placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     pipeline = _pipeline(
         Observed(placement), decision_history=True, metrics=True
     )
-    before = (
-        REGISTRY.get_sample_value(
-            "os_prefilter_no_host_total", {"stage": "traits", "by": ""}
-        )
-        or 0.0
-    )
+
+    def ends() -> float:
+        labels = {"stage": "traits", "by": ""}
+        name = "os_prefilter_no_host_total"
+        return REGISTRY.get_sample_value(name, labels) or 0.0
+
+    before = ends()
     for model in ("igb", "virtoi", "ne2k_pci", "ne2k_pci"):
         _reason(pipeline, {"hw_vif_model": model})
-    assert (
-        REGISTRY.get_sample_value(
-            "os_prefilter_no_host_total", {"stage": "traits", "by": ""}
-        )
-        == before + 2
-    )
+    assert ends() == before + 2
     lines = [
         json.loads(each.getMessage())
         for each in caplog.records
         if each.name == "os_prefilter.decisions"
     ]
-    assert [line["result"] for line in lines] == [
-        "passed",
-        "passed",
-        "rejected",
-        "rejected",
-    ]
+    results = [line["result"] for line in lines]
+    assert results == ["passed"] * 3 + ["no_host", "passed", "no_host"]
+    assert lines[3]["reason"] == "No host offers hw_vif_model=ne2k_pci."
 
 
-def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(
+def test_what_a_filter_written_for_nova_takes_back_is_no_reason(
     placement: EmbeddedPlacement,
 ) -> None:
     def relax(_context: Any, request_spec: Any) -> bool:
@@ -324,18 +378,13 @@ def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(
         return True
 
     def reason(*others: LoadedFilter) -> str:
-        host_traits = HostTraits(
-            HostTraitsReader(Observed(placement).client), 60
-        )
         filters = (*load_filters(["image_metadata"], provided=None), *others)
-        return _reason(
-            Service(filters, no_host=NoHostCheck(host_traits)), _NE2K
-        )
+        reader = HostTraitsReader(Observed(placement).client)
+        service = Service(filters, reasons=ReasonFinder(reader))
+        return _reason(service, _NE2K, memory_mb=99)
 
-    assert (reason(), reason(as_filter("relax", relax))) == (
-        "No host offers hw_vif_model=ne2k_pci.",
-        "",
-    )
+    assert reason() == "No host offers hw_vif_model=ne2k_pci."
+    assert reason(as_filter("relax", relax)).endswith("flavor's memory.")
 
 
 def test_a_hundred_new_traits_of_rules_cost_one_request(
@@ -349,153 +398,122 @@ def test_a_hundred_new_traits_of_rules_cost_one_request(
     )
 
     def of_rules(request: Request) -> Requirements:
-        return sum(
-            (
-                require(
-                    name, "image property of=rules", properties=["of=rules"]
-                )
-                for name in names
-            ),
-            NOTHING,
-        )
+        found = NOTHING
+        for name in names:
+            found += require(
+                name, "image property of=rules", properties=["of=rules"]
+            )
+        return found
 
     service = Service(
-        (as_filter("of_rules", of_rules),),
-        no_host=NoHostCheck(HostTraits(reader, 60)),
+        (as_filter("of_rules", of_rules),), reasons=ReasonFinder(reader)
     )
-    assert _reason(service, {}) == "No host offers of=rules."
+    decision = service.apply(spec_of({}))
+    assert str(service.reason(decision)) == "No host offers of=rules."
     # One for the traits of the known host, one for the first fifty, which no
     # host has.
     assert len(observed.sent) == 2
 
 
-def test_no_property_is_blamed_where_no_host_is_available_at_all() -> None:
-    fleets: list[dict[str, str]] = [{"off-1": _DISABLED}, {}]
-    for traits in fleets:
-        with EmbeddedPlacement(_fleet(traits)) as placement:
-            assert (
-                _reason(
-                    _pipeline(Observed(placement)), {"hw_vif_model": "igb"}
-                )
-                == ""
-            )
+@pytest.mark.parametrize(
+    ("traits", "reason"),
+    [
+        (
+            {"off-1": f"{_DISABLED} {_IGB}"},
+            "The compute service of each host that this request allows is"
+            " disabled.",
+        ),
+        ({}, "No host has the trait COMPUTE_NET_VIF_MODEL_IGB."),
+    ],
+    ids=["disabled", "none"],
+)
+def test_no_property_is_blamed_where_no_host_is_available_at_all(
+    traits: dict[str, str], reason: str
+) -> None:
+    with EmbeddedPlacement(_fleet(traits)) as placement:
+        placement.client.ensure_traits(_CUSTOM)
+        pipeline = _pipeline(Observed(placement))
+        assert _reason(pipeline, {"hw_vif_model": "igb"}) == reason
 
 
-def test_host_added_since_the_sample_was_read_gets_its_guest_and_is_asked_for_once() -> (
-    None
-):
+def test_host_of_the_sample_that_changed_is_read_again() -> None:
     with EmbeddedPlacement(_fleet(_TRAITS)) as placement:
         placement.client.ensure_traits(_CUSTOM)
         observed = Observed(placement)
         pipeline = _pipeline(observed)
-        assert _reason(pipeline, _NE2K)
-        _add_host(
-            placement,
-            "new-1",
-            {"COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_NE2K_PCI"},
-        )
-        observed.sent.clear()
-        assert [_reason(pipeline, _NE2K) for _ in range(3)] == ["", "", ""]
-        # Then its traits are read.
-        assert len(observed.sent) == 2
+        igb = {"hw_vif_model": "igb"}
+        assert "memory" in _reason(pipeline, igb, 99)
+        for name in ("igb-1", "igb-2"):
+            put_traits(placement, lambda found: found.discard(_IGB), name)
+        reason = "No available host offers hw_vif_model=igb."
+        assert _reason(pipeline, igb, 99) == reason
+
+
+_UNKNOWN = "The reason is not known: "
 
 
 @pytest.mark.parametrize(
     "failing", ["NE2K_PCI%2C%21COMPUTE_STATUS_DISABLED", "/traits"]
 )
-def test_placement_that_fails_rejects_nothing(
-    failing: str,
+@pytest.mark.parametrize(
+    "answer",
+    [(503, {}), (200, {"resource_providers": [{}]}), (400, {})],
+    ids=["503", "no-listing", "400"],
+)
+def test_placement_that_fails_gives_no_reason(
+    failing: str, answer: Answer, placement: EmbeddedPlacement
+) -> None:
+    observed = Observed(placement, answering(answer, failing))
+    pipeline = _pipeline(observed)
+    for _ in range(3):
+        error = _end(pipeline, _NE2K)
+        assert error
+        assert not error.is_public
+        assert str(error).startswith(_UNKNOWN)
+    observed.hook = answering(None)
+    assert _reason(pipeline, _NE2K)
+
+
+def test_question_that_ends_with_no_exception_gives_no_reason(
     placement: EmbeddedPlacement,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    answers: list[Answer] = [
-        (503, {}),
-        (200, {"resource_providers": [{}]}),
-        (400, {}),
-    ]
-    for answer in answers:
-        caplog.clear()
-        pipeline = _pipeline(Observed(placement, answering(answer, failing)))
-        assert [_reason(pipeline, _NE2K) for _ in range(3)] == [
-            "",
-            "",
-            "",
-        ], answer
-        assert (
-            sum(each.levelno == logging.WARNING for each in caplog.records)
-            == 1
-        ), answer
-    assert _reason(_pipeline(Observed(placement)), _NE2K)
-
-
-def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
-    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Also by what is no Exception, as eventlet's Timeout."""
+    """As eventlet's Timeout, which is no Exception."""
 
     def fail(_method: str, url: str) -> None:
-        if "%21COMPUTE_STATUS_DISABLED" in url and "NE2K_PCI" in url:
+        if "NE2K_PCI" in url:
             raise SystemExit
 
-    caplog.set_level(logging.INFO, "os_prefilter.service.answer")
-    observed = Observed(placement)
-    pipeline = _pipeline(observed)
-    for hook, rejected in (
-        (fail, [False] * 3),
-        (answering(None), [True]),
-        (fail, [False] * 3),
-    ):
-        observed.hook = hook
-        assert [bool(_reason(pipeline, _NE2K)) for _ in rejected] == rejected
-    told = [
-        each.getMessage()
-        for each in caplog.records
-        if each.name == "os_prefilter.service.answer"
-    ]
-    warning = (
-        "Whether any host serves a request is not known, so such requests are"
-        " scheduled: "
-    )
-    assert [each.startswith(warning) for each in told] == [True, False, True]
-    assert (
-        told[1]
-        == "Placement confirms again whether any host serves a request."
-    )
+    pipeline = _pipeline(Observed(placement, fail))
+    assert str(_end(pipeline, _NE2K)).startswith(_UNKNOWN)
 
 
-def test_request_is_scheduled_while_the_confirmation_has_no_answer(
-    placement: EmbeddedPlacement,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+def test_request_waits_no_longer_for_a_reason_than_it_may(
+    placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released, observed = threading.Event(), Observed(placement)
-    pipeline = _pipeline(observed)
-    assert _reason(pipeline, {"hw_vif_model": "igb", "hw_machine_type": "q35"})
-    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.1)
+    """The first of them asks and waits; each would leave a thread behind for
+    as long as Placement hangs.
+    """
+    released = threading.Event()
 
     def hang(_method: str, url: str) -> None:
         if "NE2K_PCI" in url:
             released.wait(60)
 
-    observed.hook = hang
+    observed = Observed(placement, hang)
+    pipeline = _pipeline(observed)
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.1)
     try:
-        # The first of them asks and waits; each would leave a thread behind
-        # for as long as Placement hangs.
-        assert [_reason(pipeline, _NE2K) for _ in range(5)] == [""] * 5
+        first, *others = [str(_end(pipeline, _NE2K)) for _ in range(5)]
         assert sum("NE2K_PCI" in each for each in observed.sent) == 1
-        assert pipeline.no_host
-        assert pipeline.no_host._late
     finally:
         released.set()
-    pipeline.no_host._late[0].result(60)
-    (warning,) = (
-        each.getMessage()
-        for each in caplog.records
-        if each.levelno == logging.WARNING
-    )
-    assert "Placement did not respond in 0.1 seconds" in warning
+    assert first == f"{_UNKNOWN}Placement did not respond in 0.1 seconds."
+    earlier = "Placement has not responded to an earlier question."
+    assert others == [_UNKNOWN + earlier] * 4
+    assert pipeline.reasons
+    assert pipeline.reasons._late
+    pipeline.reasons._late.result(60)
     monkeypatch.undo()
-    # It is no refutation.
     assert _reason(pipeline, _NE2K)
 
 
@@ -517,7 +535,7 @@ def _add_host(
 
 
 @pytest.mark.parametrize("seed", range(times(1)))
-def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
+def test_never_a_false_reason_while_the_fleet_changes(seed: int) -> None:
     """Against a real Placement: hosts come, go and change between the fact and
     the requests.
     """
@@ -544,7 +562,7 @@ def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
         placement.client.ensure_traits(_CUSTOM)
         pipeline = _pipeline(Observed(placement))
         plain = pipeline_of("image_metadata", "hpet", "compute_status")
-        rejected = served = 0
+        named = served = 0
         for step in range(30):
             if chance.random() < 0.3:
                 name = f"host-{chance.randint(0, 9)}"
@@ -567,9 +585,6 @@ def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
                     _add_host(
                         placement, name, {"COMPUTE_NODE", *some().split()}
                     )
-            if chance.random() < 0.2:
-                assert pipeline.host_traits
-                pipeline.host_traits._fact.expire()
             every = {
                 "hw_vif_model": chance.choice(models),
                 "hw_time_hpet": "true",
@@ -580,15 +595,21 @@ def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
                 for name, value in every.items()
                 if chance.random() < 0.6
             }
-            # The hosts are small.
-            spec = spec_of(properties, memory_mb=1)
-            plain.apply(spec)
-            able = placement.client.allocation_candidates(
-                allocation_candidates_query(spec)
-            ).hosts
-            reason = _reason(pipeline, properties)
-            assert not (reason and able), (step, reason, able)
-            rejected += bool(reason)
-            served += bool(able)
-    assert rejected
+            error = _end(pipeline, properties)
+            if isinstance(error, NoHostServes):
+                named += 1
+                # Whatever else is there, no host has these together.
+                blamed = dict(
+                    each.split("=")
+                    for name in error.properties
+                    for each in name.split(" and ")
+                )
+                spec = spec_of(blamed, memory_mb=1)
+                plain.apply(spec)
+                able = placement.client.allocation_candidates(
+                    allocation_candidates_query(spec)
+                ).hosts
+                assert not able, (step, str(error), able)
+            served += error is None
+    assert named
     assert served

@@ -173,7 +173,7 @@ def test_variant_of_a_service_keeps_history_metrics_and_the_machine_type(
     service = replace(
         _pipeline(),
         machine_type_of=lambda _context, _spec: "q35",
-        no_host=None,
+        reasons=None,
     )
     for each in (service.without_waiting(), service.without_nova_style()):
         each.apply(_spec(hw_vif_model="igb"), _CONTEXT)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostLeft
 from os_prefilter.service.capacity import CAPACITY, CapacityCheck
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -279,13 +280,8 @@ def _is_true(reason: NoHostLeft, fleet: Fleet, asked: Asked) -> bool:
 
 
 def _check(client: PlacementClient, *, records: bool) -> CapacityCheck:
-    return CapacityCheck(
-        lambda query: len(client.candidates(query).by_host),
-        lambda query: sum(1 for _ in client.each_provider(query)),
-        lambda _query: client.traits_in_use(),
-        records=records,
-        counts=False,
-    )
+    reader = HostTraitsReader(client)
+    return CapacityCheck(reader, records=records, counts=False)
 
 
 def test_no_sentence_is_false_on_random_trees() -> None:
@@ -318,12 +314,12 @@ def test_no_sentence_is_false_on_random_trees() -> None:
                 )
                 what = (seed, asked, fleet, str(reason))
                 assert str(reason) == str(recorded), what
-                assert (reason.is_certain, reason.by) == (
-                    recorded.is_certain,
+                assert (reason.is_public, reason.by) == (
+                    recorded.is_public,
                     recorded.by,
                 ), what
-                told[reason.stage if reason.is_certain else "not known"] += 1
-                assert not reason.is_certain or _is_true(
+                told[reason.stage if reason.is_public else "not known"] += 1
+                assert not reason.is_public or _is_true(
                     reason, fleet, asked
                 ), what
     assert told[CAPACITY]

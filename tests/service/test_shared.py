@@ -15,10 +15,8 @@ import pytest
 
 from os_prefilter.adapters.shared_cache import SharedCache
 from os_prefilter.service.deployment_facts import FailedReading
-from os_prefilter.service.host_traits import HostTraits
 from os_prefilter.service.shared import InheritedStore, SharedFact
 from tests.service.shared_workers import CountingReader, shared_fact, workers
-from tests.support.placements import HostsInProcess
 
 
 class _Region:
@@ -261,23 +259,3 @@ def test_what_a_process_learned_is_shared_and_grows_no_younger() -> None:
     measured = theirs(None)
     assert measured.value == 9
     assert 50 <= measured.age < 60
-
-
-def test_hosts_that_another_process_learned_join_the_sample() -> None:
-    host = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77"
-    contexts: list[object] = []
-
-    class Reader(HostsInProcess):
-        def some_hosts(self, context: object) -> tuple[str, ...]:
-            contexts.append(context)
-            return ()
-
-    reader = Reader({host: frozenset(("COMPUTE_NODE",))})
-    store = InheritedStore("host_sample", "")
-    ours = HostTraits(reader, 60, (lambda *_: store,))
-    theirs = HostTraits(reader, 60, (lambda *_: store,))
-    for each in (theirs, ours):
-        each.preferred((), "context", time.monotonic() + 60)
-    assert theirs.add([host])
-    assert list(ours.as_others_know_it().traits) == [host]
-    assert contexts == ["context"]

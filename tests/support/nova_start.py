@@ -131,8 +131,8 @@ class _SdkAdapter:
         return self._send("PUT", url, options)
 
     def _send(self, method: str, url: str, options: dict[str, Any]) -> Any:
-        assert options == {"microversion": "1.22", "global_request_id": None}
-        headers = {"OpenStack-API-Version": "placement 1.22"}
+        assert options["microversion"] == "1.36"
+        headers = {"OpenStack-API-Version": "placement 1.36"}
         return self._observed.request(
             url, method, headers=headers, raise_exc=False
         )

@@ -14,7 +14,7 @@ from typing import Any
 import requests
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.service.host_traits import Traits
+from os_prefilter.service.answer import Traits
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import (
     Fleet,
@@ -104,7 +104,7 @@ class Observed:
 
 
 class HostsInProcess:
-    """A reader of hosts without a Placement.
+    """A reader of hosts without a Placement; none has any resources.
 
     :param traits: UUID of a host -> its traits
     :param some: those that are known at first
@@ -121,6 +121,15 @@ class HostsInProcess:
 
     def traits(self, host: str) -> frozenset[str] | None:
         return self._traits.get(host)
+
+    def traits_in_use(self) -> frozenset[str]:
+        return frozenset().union(*self._traits.values())
+
+    def count_providers(self, _query: str) -> int:
+        return len(self._traits)
+
+    def count_candidate_hosts(self, _query: str) -> int:
+        return 0
 
     def hosts(
         self, required: Iterable[str], forbidden: Iterable[str]

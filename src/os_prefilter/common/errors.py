@@ -232,7 +232,57 @@ class ContradictingAggregates(ContradictingSources):
     )
 
 
-class NoHostServes(RequestRejected):
+class HostsAt(NamedTuple):
+    """Numbers of hosts before and after one step of the search for a host."""
+
+    by: str
+    """The host filter, or the resource class that is short."""
+    before: int
+    after: int
+
+
+class NoHostLeft(RequestRejected):
+    """No host was left for a request that passed all request filters.
+
+    :param numbers: added to the reason, as many of the last ones as fit: a
+        number is never cut
+    :param stage: where: ``host filters``; where Placement had no candidate,
+        ``traits`` or ``room``
+    :param by: the host filter that left none, or the resource classes that are
+        short
+    :param hosts: the numbers of hosts, as far as they are known
+    :param is_public: False if the reason is for the operator alone: it is not
+        certain, or ``no_host_reason`` is off
+    """
+
+    def __init__(  # noqa: PLR0913 - all but three have defaults
+        self,
+        reason: str,
+        stage: str,
+        by: Iterable[str],
+        hosts: Iterable[HostsAt] = (),
+        numbers: Iterable[str] = (),
+        *,
+        is_public: bool = True,
+    ) -> None:
+        self.stage = stage
+        self.is_public = is_public
+        self.by = tuple(by)
+        self.hosts = tuple(hosts)
+        shown = list(numbers)
+        while (
+            shown
+            and len(f"{reason} ({', '.join(shown)}).".encode())
+            > _REASON_LENGTH
+        ):
+            del shown[0]
+        text = f"{reason} ({', '.join(shown)})." if shown else f"{reason}."
+        super().__init__(
+            text.encode()[:_REASON_LENGTH].decode(errors="ignore")
+        )
+
+
+class NoHostServes(NoHostLeft):
     """No host has the traits that the request requires.
 
     Placement has confirmed it for this request.
@@ -257,7 +307,6 @@ class NoHostServes(RequestRejected):
         which: str = "",
     ) -> None:
         self.properties = tuple(properties)
-        self.hosts = hosts
         kind = f"{which} " if which else ""
         names = [_shorten_property(name) for name in self.properties]
         counts = [] if hosts is None else [f"0 of {hosts} {kind}hosts"]
@@ -279,59 +328,10 @@ class NoHostServes(RequestRejected):
                 f" together with {' and '.join(others)}" if others else ""
             )
             numbers = f" ({'; '.join(counts[:number])})" if number else ""
-            text = f"No {kind}host offers {first}{together}{numbers}."
-            if len(text.encode()) <= _REASON_LENGTH:
+            text = f"No {kind}host offers {first}{together}{numbers}"
+            if len(text.encode()) < _REASON_LENGTH:
                 break
-        super().__init__(text)
-
-
-class HostsAt(NamedTuple):
-    """Numbers of hosts before and after one step of the search for a host."""
-
-    by: str
-    """The host filter, or the resource class that is short."""
-    before: int
-    after: int
-
-
-class NoHostLeft(RequestRejected):
-    """No host was left for a request that passed all request filters.
-
-    :param numbers: added to the reason, as many of the last ones as fit: a
-        number is never cut
-    :param stage: where: ``host filters``; where Placement had no candidate,
-        ``traits`` or ``room``
-    :param by: the host filter that left none, or the resource classes that are
-        short
-    :param hosts: the numbers of hosts, as far as they are known
-    :param is_certain: False if the reason is for the operator alone
-    """
-
-    def __init__(  # noqa: PLR0913 - all but three have defaults
-        self,
-        reason: str,
-        stage: str,
-        by: Iterable[str],
-        hosts: Iterable[HostsAt] = (),
-        numbers: Iterable[str] = (),
-        *,
-        is_certain: bool = True,
-    ) -> None:
-        self.stage = stage
-        self.is_certain = is_certain
-        self.by = tuple(by)
-        self.hosts = tuple(hosts)
-        shown = list(numbers)
-        while (
-            shown
-            and len(f"{reason} ({', '.join(shown)}).".encode())
-            > _REASON_LENGTH
-        ):
-            del shown[0]
-        text = f"{reason} ({', '.join(shown)})." if shown else f"{reason}."
-        super().__init__(
-            text.encode()[:_REASON_LENGTH].decode(errors="ignore")
-        )
+        super().__init__(text, "traits", ())
 
 
 def _shorten_property(name: str) -> str:

@@ -35,8 +35,9 @@ from os_prefilter.nova.facts import (
     minimum_compute_version,
     some_compute_nodes,
 )
-from os_prefilter.nova.host_filters import SchedulingWatch, counting
+from os_prefilter.nova.host_filters import counting
 from os_prefilter.nova.rebuild_filter import RebuildFilter
+from os_prefilter.nova.scheduling import SchedulingWatch
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP
 from os_prefilter.service.shared import InheritedStore, MakeStore
@@ -114,7 +115,7 @@ def activate() -> list[type]:
     :raises ConfigurationError: if nova-scheduler must not start with this
         configuration.
     """
-    client = PlacementClient(ADAPTER, microversion="1.22")
+    client = PlacementClient(ADAPTER, microversion="1.36")
     service = _service(client)
     replaced = _replaced_by(service)
     entries = _entries_of_others()
@@ -130,8 +131,7 @@ def activate() -> list[type]:
             # Our entry calls it: it must see the traits that ours require.
             isolate = request_filter.isolate_aggregates
             skipped.append(isolate)
-        if conf[GROUP].count_hosts:
-            watch = SchedulingWatch(service, ADAPTER)
+        watch = SchedulingWatch(service)
     ours = RequestFilters(service, isolate, watch)
     for position, each in enumerate(entries):
         if each in skipped:
@@ -156,7 +156,7 @@ def activate() -> list[type]:
     # (nova/scheduler/host_manager.py, 27 to 34).
     fields = {"service": service, "client": client}
     rebuild = type(RebuildFilter.__name__, (RebuildFilter,), fields)
-    if watch is None:
+    if watch is None or not nova.conf.CONF[GROUP].count_hosts:
         return [rebuild]
     return [rebuild, *counting(watch, rebuild)]
 

@@ -4,24 +4,20 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from nova import exception
 from nova.scheduler import request_filter
 
 from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
-from os_prefilter.nova.connections import (
-    forget_inherited_connections,
-    http_session,
-)
-from os_prefilter.nova.host_filters import SchedulingWatch
+from os_prefilter.nova.connections import forget_inherited_connections
+from os_prefilter.nova.scheduling import SchedulingWatch
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.fields import clone_of, field_of
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import latest_end, seconds_to
+from os_prefilter.service.deployment_facts import latest_end
 
 LOG = get_logger("os_prefilter.nova")
 
@@ -33,14 +29,6 @@ class RequestFilters:
 
     :param isolate: a filter of Nova that runs after the service, with the
         traits that it required
-    """
-
-    preferred_share: ClassVar[
-        WeakKeyDictionary[Any, Callable[[str], float]]
-    ] = WeakKeyDictionary()
-    """Request spec -> UUID of a compute node -> its share of preferred traits.
-
-    Nova hands the same object on to its weighers, and then drops it.
     """
 
     def __init__(
@@ -64,7 +52,7 @@ class RequestFilters:
         until = latest_end()
         forget_inherited_connections()
         try:
-            decision = self.service.apply(request_spec, context)
+            decision = self.service.apply(request_spec, context, until)
         except errors.RequestRejected as error:
             raise exception.RequestFilterFailed(reason=str(error)) from error
         except errors.PrefilterError as error:
@@ -78,23 +66,10 @@ class RequestFilters:
                     " the cause in the scheduler's log"
                 )
             ) from error
-        host_traits = self.service.host_traits
-        if decision.preferences and host_traits:
-            traits = frozenset(item.trait for item in decision.preferences)
-            known = host_traits.preferred(traits, context, until)
-            self.preferred_share[request_spec] = lambda host: (
-                decision.preferred_share(
-                    lambda trait: (
-                        known[trait].has(host) if trait in known else None
-                    )
-                )
-            )
         if self._isolate:
             _run_with_all_traits(self._isolate, context, request_spec)
         if self._watch:
-            self._watch.begin(
-                request_spec, context, http_session(), seconds_to(until)
-            )
+            self._watch.begin(request_spec, context, decision, until)
             _expect_query_after(self, self._watch)
         return True
 

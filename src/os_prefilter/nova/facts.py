@@ -5,12 +5,14 @@
 Compute nodes, service versions, and the machine type of a server.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from nova import context as nova_context
 from nova.compute.task_states import RESIZE_PREP
 from nova.objects import service as nova_service
 from nova.objects.compute_node import ComputeNodeList
+from nova.objects.host_mapping import HostMapping
 from nova.objects.instance import Instance
 from nova.objects.instance_mapping import InstanceMapping
 from nova.scheduler.utils import request_is_rebuild
@@ -89,6 +91,18 @@ def some_compute_nodes(context: Any) -> list[str]:
     for nodes in by_cell.values():
         if not nova_context.is_cell_failure_sentinel(nodes):
             uuids += [node.uuid for node in nodes]
+    return uuids
+
+
+def compute_nodes_of(context: Any, hosts: Iterable[str]) -> set[str]:
+    """Return the UUIDs of the compute nodes of these hosts."""
+    admin = context.elevated()
+    uuids: set[str] = set()
+    for host in hosts:
+        cell = HostMapping.get_by_host(admin, host).cell_mapping
+        with nova_context.target_cell(admin, cell) as in_cell:
+            nodes = ComputeNodeList.get_all_by_host(in_cell, host)
+            uuids.update(node.uuid for node in nodes)
     return uuids
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import nova.conf
 from nova.scheduler import utils, weights
 
-from os_prefilter.nova.entry import RequestFilters
+from os_prefilter.nova.scheduling import PREFERRED_SHARES
 from os_prefilter.service.conf import GROUP, register_opts
 
 
@@ -39,5 +39,5 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
         )
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
-        share = RequestFilters.preferred_share.get(weight_properties)
-        return share(obj.uuid) if share else 0.0
+        shares = PREFERRED_SHARES.get(weight_properties, {})
+        return shares.get(obj.uuid, 0.0)

@@ -2,7 +2,7 @@
 
 """The decision on one request, and its builder."""
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -73,21 +73,20 @@ class Decision:
         """All preferences, in the order of the filters."""
         return tuple(item for run in self.runs for item in run.preferences)
 
-    def preferred_share(self, has: Callable[[str], bool | None]) -> float:
+    def preferred_share(self, traits: Collection[str]) -> float:
         """Return the share of the preferred traits that a host has.
 
         From 0.0 to 1.0; 0.0 if none is preferred.
 
-        :param has: whether the host has a trait; None, for one of which that
-            is not known, counts as False
+        :param traits: of the host's root provider
         """
         # A share of all of them, not stretched over the candidates as Nova's
         # weights are: where each host lacks one of two traits, the other one
         # must not count twice.
-        traits = {item.trait for item in self.preferences}
-        return (
-            sum(map(bool, map(has, traits))) / len(traits) if traits else 0.0
-        )
+        preferred = {item.trait for item in self.preferences}
+        if not preferred:
+            return 0.0
+        return len(preferred.intersection(traits)) / len(preferred)
 
     @property
     def notes(self) -> tuple[Note, ...]:

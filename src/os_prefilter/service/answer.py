@@ -1,49 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reject requests for traits that no host has, with the reason.
+"""What follows Placement's response: why it has no candidate, or preferences.
 
-It does so before Placement is queried.
-
-Nova says "No valid host was found." and nothing else when Placement has no
-candidates. Here the author of the image reads the smallest set of properties
-that no host serves together. Never a false rejection: a sample of hosts
-suggests what is impossible, Placement confirms it for this request, and
-whatever is not known rejects nothing.
+Nothing is read for a request that has candidates, and nothing is rejected that
+Placement did not reject. Nova says "No valid host was found." and nothing else
+when there is no candidate. Here the author of the image reads the smallest set
+of properties that no host serves together; if hosts serve them all, which
+trait, service or resource is missing.
 """
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from random import choice
+from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import os_traits
 
-from os_prefilter.common.errors import NoHostServes
-from os_prefilter.common.host_sets import smallest_disjoint
-from os_prefilter.common.logs import get_logger
-from os_prefilter.request.requirements import ROOT, Requirement
+from os_prefilter.common.errors import NoHostLeft, NoHostServes
+from os_prefilter.common.host_sets import set_of, smallest_disjoint
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.requirements import ROOT
 from os_prefilter.service import deployment_facts
-from os_prefilter.service.deployment_facts import (
-    REPEAT_AFTER,
-    ask_in_time,
-    pause_after,
+from os_prefilter.service.capacity import (
+    CapacityCheck,
+    PlacementReader,
+    not_known,
 )
-from os_prefilter.service.host_traits import HostSample, HostTraits, Traits
+from os_prefilter.service.deployment_facts import ask_in_time
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-LOG = get_logger(__name__)
+MOST_HOSTS = 256
+"""Maximum number of hosts in a sample.
 
-# Requests to Placement for one rejection, at most; each shows that hosts serve
-# what the sample's did not.
+It needs one for each set of traits that requests ask for.
+"""
+
+# Requests to Placement for one reason, at most; each shows that hosts serve
+# what the sample's did not, or that a host of the sample has changed.
 _MOST_ASKED = 40
-# Demands that the sample serves, until it is another one.
-_MOST_SERVED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Required and forbidden traits of the root provider."""
+
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Traits") -> "Traits":
+        return Traits(
+            self.required | other.required, self.forbidden | other.forbidden
+        )
+
+    def met_by(self, traits: frozenset[str]) -> bool:
+        """Return whether a host with these traits meets the demand."""
+        return self.required <= traits and self.forbidden.isdisjoint(traits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +73,15 @@ class RootDemand:
     by_properties: Mapping[tuple[str, ...], Traits]
 
 
-def root_demand(requirements: Iterable[Requirement]) -> RootDemand:
-    """Return the demand of requirements on the root provider."""
+def root_demand(decision: Decision) -> RootDemand:
+    """Return the demand of a decision on the root provider."""
     parts: dict[tuple[str, ...], Traits] = {}
-    for item in requirements:
-        if item.scope == ROOT:
-            trait = frozenset((str(item.trait),))
-            new = Traits(trait) if item.required else Traits(forbidden=trait)
-            parts[item.properties] = parts.get(item.properties, Traits()) | new
+    for item in decision.requirements:
+        if item.scope != ROOT or item in decision.removed_later:
+            continue
+        trait = frozenset((str(item.trait),))
+        new = Traits(trait) if item.required else Traits(forbidden=trait)
+        parts[item.properties] = parts.get(item.properties, Traits()) | new
     total = Traits()
     for part in parts.values():
         total |= part
@@ -80,168 +98,178 @@ class _Blame(NamedTuple):
     properties: tuple[tuple[str, ...], ...]
     which: str
     """"available" if hosts serve them that are excluded anyway, else empty."""
-    hosts: int | None = None
-    """Number of hosts; None if numbers are not shown."""
-    alone: tuple[int, ...] = ()
-    """Number of hosts that serve each of the properties."""
 
 
-class NoHostCheck:
-    """Rejects requests that no host can serve.
+class ReasonFinder:
+    """Finds why Placement has no candidate for a request.
 
-    :param interval: the seconds for which numbers of hosts are used before
-        they are read again
-    :param counts: whether the rejection says how many hosts there are
+    It knows the traits of a few hosts, from earlier failures of this process:
+    they suggest what no host serves, and Placement confirms it for each
+    request.
+
+    :param counts: whether the reason has numbers of hosts
         (``no_host_reason = counts``)
+    :param records: whether numbers of hosts are recorded
     """
 
     def __init__(
         self,
-        host_traits: HostTraits,
-        interval: float = 60.0,
+        placement: PlacementReader,
         *,
         counts: bool = False,
+        records: bool = False,
     ) -> None:
-        self._host_traits = host_traits
-        self._interval = interval
+        self._placement = placement
         self._counts = counts
-        # For one sample: what its hosts serve.
-        self._served: tuple[HostSample, set[Traits]] = (HostSample({}), set())
-        # How many hosts meet a demand, and when that is counted again.
-        self._numbers: dict[Traits, tuple[int, float]] = {}
-        # A query that Placement did not answer in time, and when another one
-        # may be sent.
-        self._late: tuple[Future[_Blame | None], float] | None = None
-        self._failing = False
+        self._capacity = CapacityCheck(
+            placement, records=records, counts=counts
+        )
+        # UUID of the root provider of a host -> its traits. Never changed but
+        # replaced: requests of several threads use it.
+        self._sample: Mapping[str, frozenset[str]] = {}
+        # A search that Placement did not answer in time.
+        self._late: Future[NoHostLeft] | None = None
 
-    def check(
-        self, demand: RootDemand, context: Any, until: float = inf
-    ) -> None:
-        """Let the request pass if any host may serve it.
+    def find(
+        self,
+        decision: Decision,
+        query: str,
+        context: Any = None,
+        until: float = inf,
+    ) -> NoHostLeft:
+        """Return why a query for candidates had none.
 
+        :param query: as it was sent to Placement, urlencoded; empty if it is
+            not known
         :param until: when the request waits no longer, on the clock of
             :func:`time.monotonic`
-        :raises NoHostServes: if none does, and Placement confirms it
         """
-        if not demand.by_properties:
-            return
-        known = self._host_traits.refresh(context, until)
-        if self._is_served(demand.total, known) or self._is_served(
-            demand.total, self._host_traits.as_others_know_it()
-        ):
-            return
-        if (
-            self._late
-            and not self._late[0].done()
-            and time.monotonic() < self._late[1]
-        ):
+        if self._late and not self._late.done():
             # Or each request would leave a thread behind.
-            return
-        asked, problem = ask_in_time(
-            partial(
-                self._blame,
-                demand,
-                min(until, time.monotonic() + deployment_facts.PATIENCE / 2),
-            ),
-            "no host",
-            until,
-        )
-        if not asked.done():
-            self._late = asked, time.monotonic() + REPEAT_AFTER
-        if problem and not self._failing:
-            LOG.warning(
-                "Whether any host serves a request is not known, so such"
-                " requests are scheduled: %s",
-                problem,
+            return not_known(
+                "The reason is not known: Placement has not responded to an"
+                " earlier question"
             )
-        elif self._failing and not problem:
-            LOG.info(
-                "Placement confirms again whether any host serves a request."
-            )
-        self._failing = bool(problem)
-        blame = None if problem else asked.result()
+        find = partial(self._find, decision, query, context, until)
+        asked, problem = ask_in_time(find, "no host", until)
+        if problem:
+            self._late = asked
+            return not_known(f"The reason is not known: {problem}")
+        return asked.result()
+
+    def _find(
+        self, decision: Decision, query: str, context: Any, until: float
+    ) -> NoHostLeft:
+        demand = root_demand(decision)
+        # Half of the time is for what must be asked.
+        spare = min(until, monotonic() + deployment_facts.PATIENCE / 2)
+        blame = self._blame(demand, context, spare)
         if blame:
-            raise NoHostServes(
-                map(" and ".join, blame.properties),
-                blame.hosts,
-                blame.alone,
-                blame.which,
-            )
+            return self._with_numbers(blame, demand)
+        if not query:
+            return not_known("The query for candidates is not known")
+        return self._capacity.find_short_resource(query)
 
-    def _is_served(self, demand: Traits, known: HostSample) -> bool:
-        if self._served[0] is not known:
-            self._served = (known, set())
-        served = self._served[1]
-        if demand in served:
-            return True
-        is_served = known.serves(demand)
-        if is_served and len(served) < _MOST_SERVED:
-            served.add(demand)
-        return is_served
-
-    def _blame(self, demand: RootDemand, until: float) -> _Blame | None:
+    def _blame(
+        self, demand: RootDemand, context: Any, until: float
+    ) -> _Blame | None:
         """Return the properties that no host serves together.
 
-        None if hosts serve them, or if that is not known. Placement decides:
-        the sample only suggests which properties to query. If hosts serve
-        them, one of the hosts joins the sample.
+        None if hosts serve them, or if that is not known. Whatever the
+        sample's hosts do not serve together, Placement is asked for; if hosts
+        do, one joins the sample.
 
         :param until: when only the necessary queries are made
-
-        Whatever the sample's hosts do not serve together, Placement is asked
-        for. If hosts do, one joins the sample.
-
-        :param until: when only what must be asked is asked
         """
         every, parts = demand.every_request, demand.by_properties
-        for _ in range(_MOST_ASKED):
-            known = self._host_traits.sample
-            usable = known.hosts(_NODES | every)
+        if not self._sample and parts:
+            # Without it, the first query may be answered with most hosts.
+            self._read(self._placement.some_hosts(context))
+        for _ in range(_MOST_ASKED if parts else 0):
+            if self._is_served(demand.total):
+                return None
+            usable = self._hosts_meeting(_NODES | every)
             blamed = smallest_disjoint(
                 {
-                    names: known.hosts(part) & usable
+                    names: self._hosts_meeting(part) & usable
                     for names, part in parts.items()
                 }
             )
-            if not blamed:
-                return None
             alone = Traits()
             for properties in blamed:
                 alone |= parts[properties]
-            found = self._hosts(alone | every)
+            found = self._ask(alone | every) if blamed else None
             if found is None:
                 return None
-            if not found:
-                # Where no host is available at all, no property is to blame.
-                if not usable and not self._join(self._hosts(_NODES | every)):
-                    return None
+            if found:
+                self._join(found)
+            # Where no host is available at all, no property is to blame.
+            elif usable or self._join(self._ask(_NODES | every)):
                 # A host that is disabled, for instance. Without the time to
                 # ask, it is true that none is available.
                 excluded = every != Traits() and (
-                    time.monotonic() > until or self._hosts(alone)
+                    monotonic() > until or self._ask(alone)
                 )
-                return self._counted(
-                    _Blame(blamed, "available" if excluded else ""), demand
-                )
-            if not self._join(found):
+                return _Blame(blamed, "available" if excluded else "")
+            else:
                 return None
         return None
 
-    def _join(self, found: list[str] | None) -> bool:
-        """Add one of the hosts to the sample; return whether there was any."""
-        # At random: the first ones would often be those that were installed
-        # together.
-        return bool(found) and self._host_traits.add([choice(found or ())])  # noqa: S311 - no secret
+    def _is_served(self, demand: Traits) -> bool:
+        """Return whether a host of the sample serves a demand.
 
-    def _hosts(self, traits: Traits) -> list[str] | None:
-        found = self._host_traits.reader.hosts(
-            traits.required, traits.forbidden
+        Placement has just said that it is no candidate: it lacks resources, or
+        its traits have changed, so they are read again.
+        """
+        serving = [
+            host
+            for host, traits in self._sample.items()
+            if demand.met_by(traits)
+        ]
+        for host in serving[:_MOST_ASKED]:
+            self._read([host])
+            traits = self._sample.get(host)
+            if traits is not None and demand.met_by(traits):
+                return True
+        return False
+
+    def _hosts_meeting(self, demand: Traits) -> int:
+        """Return the places in the sample of the hosts that meet it."""
+        return set_of(
+            place
+            for place, traits in enumerate(self._sample.values())
+            if demand.met_by(traits)
         )
+
+    def _ask(self, traits: Traits) -> list[str] | None:
+        """Return the hosts that Placement has with these traits."""
+        found = self._placement.hosts(traits.required, traits.forbidden)
         return None if found is None else list(found)
 
-    def _counted(self, blame: _Blame, demand: RootDemand) -> _Blame:
+    def _join(self, found: list[str] | None) -> bool:
+        """Add one of the hosts to the sample; return whether there was any."""
+        if not found:
+            return False
+        # At random: the first ones would often be those that were installed
+        # together.
+        self._read([choice(found)])  # noqa: S311 - no secret
+        return True
+
+    def _read(self, hosts: Iterable[str]) -> None:
+        """Read the traits of hosts into the sample; the oldest ones go."""
+        sample = dict(self._sample)
+        for host in hosts:
+            sample.pop(host, None)
+            traits = self._placement.traits(host)
+            if traits is not None:
+                sample[host] = traits
+        self._sample = dict(list(sample.items())[-MOST_HOSTS:])
+
+    def _with_numbers(self, blame: _Blame, demand: RootDemand) -> NoHostServes:
+        """Return the reason, with numbers of hosts if they are shown."""
+        names = map(" and ".join, blame.properties)
         if not self._counts:
-            return blame
+            return NoHostServes(names, which=blame.which)
         every = _NODES | demand.every_request
         hosts = self._number(every if blame.which else _NODES)
         alone = []
@@ -249,18 +277,22 @@ class NoHostCheck:
             for properties in blame.properties:
                 part = demand.by_properties[properties]
                 alone.append(self._number(every | part))
-        return blame._replace(hosts=hosts, alone=tuple(alone))
+        return NoHostServes(names, hosts, alone, blame.which)
 
     def _number(self, traits: Traits) -> int:
-        number, due = self._numbers.get(traits, (0, -inf))
-        begun = time.monotonic()
-        if begun >= due:
-            number = len(self._hosts(traits) or ())
-            taken = time.monotonic() - begun
-            if len(self._numbers) >= _MOST_SERVED:
-                self._numbers = {}
-            self._numbers[traits] = (
-                number,
-                time.monotonic() + pause_after(taken, self._interval),
-            )
-        return number
+        return len(self._capacity.ask(self._ask, traits) or ())
+
+
+def preferred_shares(
+    decision: Decision, summaries: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float]:
+    """Return the share of the preferred traits that each host has.
+
+    :param summaries: ``provider_summaries`` of Placement's response
+    :return: UUID of a root provider -> share, from 0.0 to 1.0
+    """
+    return {
+        uuid: decision.preferred_share(summary["traits"])
+        for uuid, summary in summaries.items()
+        if summary["root_provider_uuid"] == uuid
+    }

@@ -9,7 +9,7 @@ have numbers only if the operator wants that.
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 import os_traits
@@ -42,7 +42,37 @@ def not_known(reason: str, hosts: Sequence[HostsAt] = ()) -> NoHostLeft:
 
     That is recorded, and no user reads it.
     """
-    return NoHostLeft(reason, CAPACITY, (), hosts, is_certain=False)
+    return NoHostLeft(reason, CAPACITY, (), hosts, is_public=False)
+
+
+class PlacementReader(Protocol):
+    """Reads from Placement why it has no candidate.
+
+    Its methods may raise any error; then the reason is not known.
+    """
+
+    def some_hosts(self, context: Any) -> Iterable[str]:
+        """Return the UUIDs of the root providers of any few hosts, or none."""
+
+    def traits(self, host: str) -> frozenset[str] | None:
+        """Return the traits of a host; None if it is gone."""
+
+    def hosts(
+        self, required: Iterable[str], forbidden: Iterable[str]
+    ) -> Iterable[str] | None:
+        """Return the root providers with all required and no forbidden trait.
+
+        :return: None if Placement does not know one of the traits
+        """
+
+    def traits_in_use(self) -> frozenset[str]:
+        """Return the traits that any provider has."""
+
+    def count_providers(self, query: str) -> int:
+        """Return how many providers ``GET /resource_providers`` finds."""
+
+    def count_candidate_hosts(self, query: str) -> int:
+        """Return how many hosts are among the allocation candidates."""
 
 
 class CapacityCheck:
@@ -55,30 +85,17 @@ class CapacityCheck:
     group may be one of a device or a storage. Where resources are shared, a
     host in the zone may get them from a provider that is not.
 
-    :param candidate_hosts: returns how many hosts are among the allocation
-        candidates of a query
-    :param providers: returns how many providers a query of ``GET
-        /resource_providers`` finds
-    :param traits_in_use: returns the traits that any provider has
     :param records: whether numbers of hosts are recorded
     :param counts: whether the reason has numbers (``no_host_reason = counts``)
     """
 
     def __init__(
-        self,
-        candidate_hosts: Callable[[str], int],
-        providers: Callable[[str], int],
-        traits_in_use: Callable[[str], frozenset[str]],
-        *,
-        records: bool,
-        counts: bool,
+        self, placement: PlacementReader, *, records: bool, counts: bool
     ) -> None:
-        self._candidate_hosts = candidate_hosts
-        self._providers = providers
-        self._traits_in_use = traits_in_use
+        self._placement = placement
         self._numbered = records or counts
         self._counts = counts
-        self._known: dict[tuple[object, str], tuple[Any, float]] = {}
+        self._known: dict[tuple[object, object], tuple[Any, float]] = {}
 
     def find_short_resource(self, query: str) -> NoHostLeft:
         """Return why a query had no candidate, or that this is not known.
@@ -88,7 +105,7 @@ class CapacityCheck:
             or does not respond
         """
         parts = parse_qsl(query)
-        in_use = self._ask(self._traits_in_use, [])
+        in_use = self.ask(self._placement.traits_in_use)
         prefixes = ("required", "root_required")
         keys = {key for key, _ in parts if key.startswith(prefixes)}
         for trait in _required_in(parts, keys):
@@ -135,7 +152,7 @@ class CapacityCheck:
             for name, number in capable.items():
                 steps.append(HostsAt(name, hosts, number))
         together = [("resources", ",".join(amounts)), *kept, ("limit", "1")]
-        if not short and self._ask(self._candidate_hosts, together):
+        if not short and self._count_candidate_hosts(together):
             reason = (
                 "Hosts have room for the resources of the flavor; the rest of"
                 " the request is met by none of them"
@@ -169,7 +186,7 @@ class CapacityCheck:
         for amount in amounts:
             name, _, _ = amount.partition(":")
             query = [("resources", amount), *kept, limit]
-            capable[name] = self._ask(self._candidate_hosts, query)
+            capable[name] = self._count_candidate_hosts(query)
         return capable
 
     def _number(
@@ -177,7 +194,15 @@ class CapacityCheck:
     ) -> int:
         """Return how many providers have these traits in these places."""
         query = [*places, ("required", ",".join(traits))]
-        number: int = self._ask(self._providers, query)
+        number: int = self.ask(
+            self._placement.count_providers, urlencode(query)
+        )
+        return number
+
+    def _count_candidate_hosts(self, query: Sequence[tuple[str, str]]) -> int:
+        number: int = self.ask(
+            self._placement.count_candidate_hosts, urlencode(query)
+        )
         return number
 
     def _no_host(
@@ -200,14 +225,17 @@ class CapacityCheck:
             return NoHostLeft(reason, TRAITS, (_ENABLED[1:],))
         return not_known("No host has the traits where the request wants it")
 
-    def _ask(
-        self, ask: Callable[[str], Any], query: Iterable[tuple[str, str]]
-    ) -> Any:
-        key = (ask, urlencode(list(query)))
+    def ask(self, question: Callable[..., Any], *arguments: object) -> Any:
+        """Return Placement's response, also if it is known from before.
+
+        It is remembered for as long as the process then asks Placement a
+        twentieth of its time.
+        """
+        key = (question, arguments)
         found, due = self._known.get(key, (None, 0.0))
         begun = time.monotonic()
         if begun >= due:
-            found = ask(key[1])
+            found = question(*arguments)
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known = {}
             now = time.monotonic()

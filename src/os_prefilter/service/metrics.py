@@ -91,9 +91,7 @@ class Measuring:
             families.deferred.labels(run.filter).inc(
                 sum(note.waits for note in run.notes)
             )
-        if isinstance(error, errors.NoHostServes):
-            families.no_host.labels("traits", "").inc()
-        elif isinstance(error, errors.NoHostLeft):
+        if isinstance(error, errors.NoHostLeft):
             families.no_host.labels(error.stage, " and ".join(error.by)).inc()
         elif isinstance(error, errors.PrefilterError) and error.filter:
             if isinstance(error, errors.RequestRejected):

@@ -67,8 +67,8 @@ known, it is ``root``.
             (
                 "off",
                 (
-                    "no request is rejected before Placement is queried; the"
-                    " message of the service stays as it is"
+                    "the message of the service stays as it is; metrics and"
+                    " the history of decisions have the reason"
                 ),
             ),
             (
@@ -86,19 +86,20 @@ known, it is ``root``.
         help="""
 What the fault of a server says if there is no host for it, in place of "No
 valid host was found.": the properties that no host has together, as Placement
-confirms. With ``count_hosts`` it may also be the resource that no host has
-enough of, or the host filter that left no host. It needs a reader of Placement
-from the embedding service, which the entry point for Nova provides.
+confirms; or the trait that no host has, or the resource that no host has
+enough of. With ``count_hosts`` it may also be the host filter that left no
+host. It needs a reader of Placement from the embedding service, which the
+entry point for Nova provides. Placement is asked only after it had no
+candidate.
 """,
     ),
     cfg.BoolOpt(
         "count_hosts",
         default=True,
         help="""
-Count the hosts before and after each host filter of nova-scheduler. If
-Placement has no candidate, query which resource no host has enough of. Both
-are for metrics, the history of decisions and ``no_host_reason``, and change no
-choice of a host. The line ``available_filters = os_prefilter.nova.activate``
+Count the hosts before and after each host filter of nova-scheduler, for
+metrics, the history of decisions and ``no_host_reason``. It changes no choice
+of a host. The line ``available_filters = os_prefilter.nova.activate``
 must be the last one of its option.
 """,
     ),

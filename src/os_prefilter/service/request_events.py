@@ -7,15 +7,12 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.pipeline.decision import Decision, Run
-from os_prefilter.service.answer import RootDemand
 
 
 class CachedDecision(NamedTuple):
     """A decision, with its parts that are the same for equal requests."""
 
     decision: Decision
-    root_demand: RootDemand | None
-    """Demand on the root of a host; None without a check for hosts."""
     warning: str
     """Logged for each request; empty if there is none."""
     described: str = ""

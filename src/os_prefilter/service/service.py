@@ -12,13 +12,16 @@ from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
+from os_prefilter.common.errors import NoHostLeft
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.filter_calls import Adjust
 from os_prefilter.pipeline.pipeline import Pipeline, Remark, reads_of
 from os_prefilter.pipeline.writer import write
+from os_prefilter.request.fields import field_of
 from os_prefilter.request.filter_contract import NEEDS, UNKNOWN, LoadedFilter
+from os_prefilter.request.query import allocation_candidates_query
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.service import (
@@ -28,7 +31,8 @@ from os_prefilter.service import (
     known_traits,
     trait_scope,
 )
-from os_prefilter.service.answer import NoHostCheck, root_demand
+from os_prefilter.service.answer import ReasonFinder
+from os_prefilter.service.capacity import PlacementReader, not_known
 from os_prefilter.service.conf import (
     GROUP,
     options_from,
@@ -42,7 +46,6 @@ from os_prefilter.service.facts_from_conf import (
     prepared,
     shared,
 )
-from os_prefilter.service.host_traits import HostTraits, PlacementReader
 from os_prefilter.service.kept_machine_type import (
     MachineTypeOf,
     kept_machine_type,
@@ -86,10 +89,10 @@ class Service:
     facts: Mapping[str, deployment_facts.Fact] = field(default_factory=dict)
     machine_type_of: MachineTypeOf | None = None
     """Returns the machine type that a server keeps when it moves."""
-    host_traits: HostTraits | None = None
-    """Traits of hosts; None if the embedding service has no reader of them."""
-    no_host: NoHostCheck | None = None
-    """Rejects requests that no host can serve; None if switched off."""
+    reasons: ReasonFinder | None = None
+    """Finds why no host is left; None without a reader of Placement."""
+    shows_reason: bool = True
+    """Whether users read it; False with ``no_host_reason = off``."""
     observers: tuple[Observer, ...] = ()
     """Callables for the end of each request: metrics and history."""
     count_hosts: Callable[[str, int, int], None] | None = None
@@ -161,9 +164,8 @@ class Service:
             default
             (:data:`os_prefilter.service.kept_machine_type.MachineTypeOf`).
         :param host_traits: reads which hosts have which traits, for
-            ``no_host_reason``
-            (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`);
-            without it, no request is rejected for want of a host.
+            :meth:`reason`
+            (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`).
         :param stores: where processes share what they read from Placement, the
             nearest first:
             :class:`os_prefilter.service.shared.InheritedStore` for those that
@@ -202,13 +204,13 @@ class Service:
             provided = measuring.with_gauge(provided, options)
         filters = load_filters(names, NEEDS | provided.keys() | DERIVED)
         known = facts_from(conf, options, provided, filters, ensure_traits)
-        hosts = None
+        reasons = None
         if host_traits:
-            hosts = HostTraits(host_traits, group.facts_interval, stores)
-        no_host = None
-        if hosts and group.no_host_reason != "off":
-            counts = group.no_host_reason == "counts"
-            no_host = NoHostCheck(hosts, group.facts_interval, counts=counts)
+            reasons = ReasonFinder(
+                host_traits,
+                counts=group.no_host_reason == "counts",
+                records=group.decision_history,
+            )
         observers: list[Observer] = []
         if measuring:
             observers.append(measuring.observe)
@@ -219,8 +221,8 @@ class Service:
             options,
             known,
             kept_machine_type,
-            hosts,
-            no_host,
+            reasons,
+            group.no_host_reason != "off",
             tuple(observers),
             measuring.count_hosts if measuring else None,
             remarks_in_nova if in_nova else None,
@@ -309,15 +311,14 @@ class Service:
         running them, as long as the facts are the same. Where one is written
         the Nova way, all run each time.
 
-        It waits 5 seconds at most, in all: for facts, for what the embedding
-        service finds out about an existing server, and for Placement. What is
-        not known by then excludes no host.
+        It waits 5 seconds at most, in all: for facts, and for what the
+        embedding service finds out about an existing server. What is not known
+        by then excludes no host.
 
         :param context: handed to filters written the Nova way and to facts.
         :param until: when the request waits no longer, on the clock of
-            :func:`time.monotonic`
-        :raises RequestRejected: if the request cannot be scheduled as it is,
-            or no host can serve it.
+            :func:`time.monotonic`; None for 5 seconds from now
+        :raises RequestRejected: if the request cannot be scheduled as it is.
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
@@ -328,8 +329,6 @@ class Service:
             until = deployment_facts.latest_end()
         try:
             cached, is_cached = self._decide_once(request_spec, context, until)
-            if self.no_host and cached.root_demand:
-                self.no_host.check(cached.root_demand, context, until)
             write(cached.decision.additions, request_spec)
         except BaseException as error:
             # Also eventlet's Timeout, which is no Exception.
@@ -349,11 +348,56 @@ class Service:
 
         Errors are those of :meth:`apply`.
 
-        Whether any host can serve it is not checked, and the decision is
-        neither counted nor logged.
+        The decision is neither counted nor logged.
         """
         until = deployment_facts.latest_end()
         return self._decide_once(request_spec, context, until)[0].decision
+
+    def reason(
+        self,
+        decision: Decision,
+        request_spec: Any = None,
+        context: Any = None,
+        *,
+        query: str = "",
+        until: float | None = None,
+    ) -> NoHostLeft:
+        """Return why Placement has no candidate, and count that end.
+
+        Call it once after an empty response. It asks Placement, and waits 5
+        seconds at most, in all.
+
+        :param decision: of :meth:`apply`
+        :param request_spec: as it was then; for the history
+        :param query: for the candidates, urlencoded; empty for that of
+            :func:`os_prefilter.allocation_candidates_query`
+        :param until: when the request waits no longer, on the clock of
+            :func:`time.monotonic`; None for 5 seconds from now
+        :return: the reason; users may read it where its ``is_public`` is true
+        """
+        if until is None:
+            until = deployment_facts.latest_end()
+        if not query and request_spec is not None:
+            query = allocation_candidates_query(request_spec)
+        if self.reasons:
+            error = self.reasons.find(decision, query, context, until)
+        else:
+            error = not_known("This service has no reader of Placement")
+        self.end_without_host(error, request_spec, context)
+        return error
+
+    def end_without_host(
+        self, error: NoHostLeft, request_spec: Any, context: Any
+    ) -> None:
+        """Log, count and record that no host is left for a request."""
+        error.is_public = error.is_public and self.shows_reason
+        LOG.info(
+            "No host is left for server %s: %s %s",
+            field_of(request_spec, "instance_uuid"),
+            error,
+            list(map(tuple, error.hosts)),
+        )
+        self.notify(RequestEvent(request_spec, context, None, False, error))
 
     def notify(self, event: RequestEvent) -> None:
         """Report the end of a request to metrics and history.
@@ -449,19 +493,12 @@ class Service:
         described = ""
         if decision_log.record in self.observers:
             described = decision_log.describe(decision)
-        demand = None
-        if self.no_host:
-            demand = root_demand(
-                item
-                for item in decision.requirements
-                if item not in decision.removed_later
-            )
         warnings = [str(note) for note in decision.notes if note.warn]
         warning = ""
         if warnings:
             different = list(dict.fromkeys(warnings))
             warning = "; ".join(shorten(different, _MOST_WARNINGS))
-        return CachedDecision(decision, demand, warning, described)
+        return CachedDecision(decision, warning, described)
 
     def _snapshot_of(
         self, readings: tuple[deployment_facts.Reading, ...]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read from Placement which hosts have which traits."""
+"""Read from Placement why it has no candidate for a request."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -22,11 +22,11 @@ class HostTraitsReader:
     Placement sends some 800 bytes for each provider, so the queries are for
     the smaller set of hosts.
 
-    :param client: of a Placement with microversion 1.22; some of what it
-        reads, requests wait for
+    :param client: with the microversion of the scheduler's own queries for
+        candidates
     :param compute_nodes: ``(context) -> UUIDs`` of a few compute nodes of any
-        sort. Without it, the first request that the check for hosts sees may
-        cost a list of most hosts.
+        sort. Without it, the first request without a candidate may cost a list
+        of most hosts.
     """
 
     def __init__(
@@ -36,6 +36,15 @@ class HostTraitsReader:
     ) -> None:
         self._client = client
         self.some_hosts = compute_nodes
+        self.traits_in_use = client.traits_in_use
+
+    def count_providers(self, query: str) -> int:
+        """Return how many providers ``GET /resource_providers`` finds."""
+        return sum(1 for _ in self._client.each_provider(query))
+
+    def count_candidate_hosts(self, query: str) -> int:
+        """Return how many hosts are among the allocation candidates."""
+        return len(self._client.candidates(query).by_host)
 
     def traits(self, host: str) -> frozenset[str] | None:
         """Return the traits of a host; None if it is gone.

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Watch a request in Nova's scheduler from its request filters to its host.
+
+Where Placement has no candidate, Nova gives no reason and calls nothing more.
+So :class:`SchedulingWatch` stands in the place of one method of Nova's client
+of Placement, the query for candidates, calls it, and looks at what it
+returned. Other packages may call that method too: only Nova's own call counts,
+which follows the last request filter of the same request.
+"""
+
+from collections import Counter
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import nova.conf
+from nova import exception
+from nova.scheduler.client import report
+
+from os_prefilter.common.errors import HostsAt, NoHostLeft, NoHostServes
+from os_prefilter.common.logs import get_logger
+from os_prefilter.common.quoting import describe_error
+from os_prefilter.nova.facts import compute_nodes_of
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.fields import field_of
+from os_prefilter.service.answer import preferred_shares
+from os_prefilter.service.capacity import not_known
+from os_prefilter.service.deployment_facts import ask_in_time
+from os_prefilter.service.hosts_left import HOST_FILTERS, left_by_filters
+from os_prefilter.service.service import Service
+
+LOG = get_logger(__name__)
+
+PREFERRED_SHARES: WeakKeyDictionary[Any, dict[str, float]] = (
+    WeakKeyDictionary()
+)
+"""Request spec -> UUID of a compute node -> its share of preferred traits.
+
+Nova hands the same object on to its weighers, and then drops it.
+"""
+
+_Response = tuple[list[Any] | None, dict[str, Any] | None, str | None]
+# Nova's method: allocation requests, provider summaries and a microversion, or
+# None for each where Placement refused (nova/scheduler/client/report.py, 27 to
+# 34).
+_QUERY = "get_allocation_candidates"
+# Of more hosts, one is not among those that a move excludes.
+_MOST_HOSTS = 16
+
+
+class _Scheduling:
+    """A request between its request filters and its host.
+
+    One thread, or greenlet, schedules it.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        context: Any = None,
+        decision: Decision | None = None,
+        until: float = 0.0,
+    ) -> None:
+        self.spec = ref(spec)
+        self.context = context
+        self.decision = decision
+        """None for a rebuild, which has no request filters."""
+        self.until = until
+        """When the request waits no longer for a reason."""
+        self.is_filtered = False
+        """True from the last request filter to Placement's last response."""
+        self.query = ""
+        """Nova's first query that Placement answered, urlencoded."""
+        self.requests: list[Any] = []
+        self.summaries: dict[str, Any] = {}
+        self.index = 0
+        self.runs: Counter[tuple[int, str]] = Counter()
+        self.steps: list[HostsAt] = []
+
+
+# Not an attribute of the entry: all threads share it. A greenlet has its own
+# value, as a thread has.
+_SCHEDULING: ContextVar[_Scheduling | None] = ContextVar(
+    "scheduling", default=None
+)
+
+
+class SchedulingWatch:
+    """Watches requests, and finds why no host is left for one.
+
+    The user reads the reason where Nova has nothing to undo.
+
+    :param service: has the metrics and the history that record it
+    """
+
+    def __init__(self, service: Service) -> None:
+        group = nova.conf.CONF.prefilter
+        self.service = service
+        self._counts = group.no_host_reason == "counts"
+        self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
+
+    def begin(
+        self, spec: Any, context: Any, decision: Decision, until: float
+    ) -> None:
+        """Watch a request that passed our request filters.
+
+        :param until: when the request waits no longer for a reason, on the
+            clock of :func:`time.monotonic`
+        """
+        _SCHEDULING.set(_Scheduling(spec, context, decision, until))
+        # For each request: Nova makes its client when it is first used.
+        client = report.report_client_singleton()
+        present = vars(client).get(_QUERY)
+        if isinstance(present, _WatchedQuery) and present.watch is self:
+            return
+        if hasattr(type(client), _QUERY):
+            setattr(client, _QUERY, _WatchedQuery(self, client))
+
+    def expect_query(self) -> None:
+        """Note that all request filters have run: Nova's query is next."""
+        now = _SCHEDULING.get()
+        if now:
+            now.is_filtered = True
+
+    def answered(
+        self, context: Any, resources: Any, response: _Response | None
+    ) -> None:
+        """Look at what Placement has returned to a query for candidates.
+
+        :param resources: Nova's ``ResourceRequest``
+        :param response: None if Placement did not respond
+        :raises nova.exception.NoValidHost: in place of Nova's own, which has
+            no reason
+        """
+        now = _SCHEDULING.get()
+        # The state may be that of an earlier request in this thread.
+        if now is None or not now.is_filtered or now.context is not context:
+            return
+        requests, summaries, _ = response or (None, None, None)
+        if requests is not None:
+            now.query = now.query or resources.to_querystring()
+            now.requests += requests
+            now.summaries |= summaries or {}
+        if (
+            resources.cpu_pinning_requested
+            and not nova.conf.CONF.workarounds.disable_fallback_pcpu_query
+        ):
+            # Nova asks again, with VCPU in place of PCPU, and takes the
+            # candidates of both.
+            return
+        now.is_filtered = False
+        spec = now.spec()
+        if spec is None or now.decision is None:
+            return
+        if not now.requests:
+            _raise(self._reason(now, now.decision, spec))
+        elif _are_excluded(now, spec):
+            error = _only_excluded(spec)
+            self.service.end_without_host(error, spec, context)
+            _raise(error)
+        elif now.decision.preferences:
+            PREFERRED_SHARES[spec] = preferred_shares(
+                now.decision, now.summaries
+            )
+
+    def _reason(
+        self, now: _Scheduling, decision: Decision, spec: Any
+    ) -> NoHostLeft:
+        if now.query:
+            return self.service.reason(
+                decision, spec, now.context, query=now.query, until=now.until
+            )
+        error = not_known("Placement refused the query for candidates")
+        self.service.end_without_host(error, spec, now.context)
+        return error
+
+    def count(
+        self, name: str, before: int, after: int, spec: Any, index: int
+    ) -> None:
+        """Count the hosts before and after a host filter.
+
+        :param index: of the server in a request for several
+        :raises nova.exception.NoValidHost: if none is left, in place of Nova's
+            own, which has another reason
+        """
+        now = _SCHEDULING.get()
+        if now is None or now.spec() is not spec:
+            # A rebuild, which has no request filters.
+            now = _Scheduling(spec)
+            _SCHEDULING.set(now)
+        now.runs[index, name] += 1
+        if now.runs[index, name] > self._listed[name]:
+            # All servers of the request have their hosts: these are
+            # alternates, of which there may be none.
+            return
+        if index != now.index:
+            now.index, now.steps = index, []
+        now.steps.append(HostsAt(name, before, after))
+        if self.service.count_hosts:
+            self.service.count_hosts(name, before, after)
+        if after:
+            return
+        if before:
+            error = left_by_filters(now.steps, counts=self._counts)
+            self.service.end_without_host(error, spec, now.context)
+            # For the second of several servers Nova must get a list: only then
+            # it releases what it has claimed for the first one
+            # (_ensure_sufficient_hosts in nova/scheduler/manager.py).
+            if not index:
+                _raise(error)
+        elif len(now.steps) == 1:
+            reason = "No candidate is a host that the request names"
+            error = NoHostLeft(reason, HOST_FILTERS, ())
+            self.service.end_without_host(error, spec, now.context)
+
+
+def _raise(error: NoHostLeft) -> None:
+    """Have the user read the reason, if it is public."""
+    if not error.is_public:
+        return
+    reason = str(error)
+    if isinstance(error, NoHostServes):
+        # In Nova's words for what a request filter rejects.
+        reason = exception.RequestFilterFailed(reason=reason).message
+    raise exception.NoValidHost(reason=reason)
+
+
+class _WatchedQuery:
+    """Stands in the place of the query for candidates of Nova's client.
+
+    :param others: what another package had put there, if any
+    """
+
+    def __init__(self, watch: SchedulingWatch, client: Any) -> None:
+        self.watch = watch
+        self._client = client
+        present = vars(client).get(_QUERY)
+        # Of an earlier activation, none stays.
+        is_ours = isinstance(present, _WatchedQuery)
+        self.others: Any = present.others if is_ours else present
+
+    def __call__(self, context: Any, resources: Any) -> _Response | None:
+        query = self.others or partial(
+            getattr(type(self._client), _QUERY), self._client
+        )
+        response: _Response | None = query(context, resources)
+        try:
+            self.watch.answered(context, resources, response)
+        except exception.NoValidHost:
+            raise
+        except Exception as error:  # noqa: BLE001 - the request matters, its reason does not
+            LOG.warning(
+                "Failed to look at Placement's response: %s",
+                describe_error(error),
+            )
+        return response
+
+
+def _are_excluded(now: _Scheduling, spec: Any) -> bool:
+    """Return whether each candidate is a host that a move excludes.
+
+    Nova drops those before any host filter runs.
+    """
+    excluded = field_of(spec, "ignore_hosts")
+    if not excluded:
+        return False
+    found: list[set[str]] = []
+    for each in now.requests:
+        roots = {
+            now.summaries[uuid]["root_provider_uuid"]
+            for uuid in each["allocations"]
+        }
+        if roots not in found:
+            found.append(roots)
+        if len(found) > _MOST_HOSTS:
+            return False
+    read = partial(compute_nodes_of, now.context, excluded)
+    asked, problem = ask_in_time(read, "excluded hosts", now.until)
+    if problem:
+        return False
+    # A provider that shares its resources is the root of its own tree.
+    return all(roots & asked.result() for roots in found)
+
+
+def _only_excluded(spec: Any) -> NoHostLeft:
+    reason = "No host but the server's own has what the server asks for"
+    if len(spec.ignore_hosts) > 1:
+        reason = (
+            "No host but those that this move excludes has what the server"
+            " asks for"
+        )
+    return NoHostLeft(reason, HOST_FILTERS, ())

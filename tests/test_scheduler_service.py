@@ -169,8 +169,8 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(
                 ],
                 "flavor": SMALL,
             },
-            200,
-            "COMPUTE_REMOTE_MANAGED_PORTS on root by remote_managed_ports",
+            422,
+            "No host has the trait COMPUTE_REMOTE_MANAGED_PORTS.",
         ),
         (
             {"availability_zone": 5, "flavor": SMALL},

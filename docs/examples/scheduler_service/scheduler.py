@@ -83,6 +83,10 @@ def schedule(
         hosts = placement.allocation_candidates(
             allocation_candidates_query(request_spec)
         ).hosts
+        if not hosts:
+            reason = service.reason(decision, request_spec)
+            if reason.is_public:
+                raise reason
     except DocumentError as error:
         return "400 Bad Request", {"error": str(error)}
     except RequestRejected as error:

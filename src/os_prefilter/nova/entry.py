@@ -52,7 +52,7 @@ class RequestFilters:
         until = latest_end()
         forget_inherited_connections()
         try:
-            decision = self.service.apply(request_spec, context, until)
+            decision = self.service.apply(request_spec, context, until=until)
         except errors.RequestRejected as error:
             raise exception.RequestFilterFailed(reason=str(error)) from error
         except errors.PrefilterError as error:

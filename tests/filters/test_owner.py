@@ -33,49 +33,13 @@ _APART = ("OWNER_NOVA", True, "_owned_VGPU")
 
 
 _PCI = "COMPUTE_MANAGED_PCI_DEVICE"
-_GROUPS: dict[str, tuple[ExtraSpecs, Required]] = {
-    "two classes": (
-        {"resources:VGPU": "1", "resources:FPGA": "1"},
-        [_KEPT_OUT, _APART],
-    ),
-    "class of the host": (
-        {"resources:MEM_ENCRYPTION_CONTEXT": "1"},
-        [_KEPT_OUT],
-    ),
-    "unsuffixed with an owner": (
-        {"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"},
-        [],
-    ),
-    "group with an owner": (
-        {"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"},
-        [],
-    ),
-    "group that forbids an owner": (
-        {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"},
-        [],
-    ),
-    "group of a class that Nova does not own": ({"resources1:FPGA": "1"}, []),
-    "group of a class of the host": (
-        {"resources1:MEM_ENCRYPTION_CONTEXT": "1"},
-        [("OWNER_NOVA", True, "1")],
-    ),
-    "group of a PCI device": (
-        {"resources1:CUSTOM_PCI_X": "1"},
-        [(_PCI, True, "1")],
-    ),
-    "unsuffixed PCI device": (
-        {"resources:CUSTOM_PCI_X": "1"},
-        [(_PCI, True, "_owned_CUSTOM_PCI_X")],
-    ),
-    "PCI device alone": (
-        {
-            "resources:CUSTOM_PCI_X": "1",
-            "resources:VCPU": "0",
-            "resources:MEMORY_MB": "0",
-        },
-        [(_PCI, True, "unsuffixed"), _KEPT_OUT],
-    ),
-}
+_VGPU = {"resources:VGPU": "1"}
+_FPGA = {"resources1:FPGA": "1"}
+_ENCRYPTION = "MEM_ENCRYPTION_CONTEXT"
+
+
+def _required(extra_specs: ExtraSpecs) -> Required:
+    return required_by("owner", spec_of(extra_specs=extra_specs))
 
 
 @pytest.mark.parametrize(
@@ -95,14 +59,53 @@ def test_group_of_a_pci_device_requires_the_trait_of_novas_pci_devices(
 
 
 @pytest.mark.parametrize(
-    ("extra_specs", "expected"), _GROUPS.values(), ids=_GROUPS
+    "extra_specs",
+    [
+        {**_VGPU, "trait:OWNER_CYBORG": "required"},
+        {"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"},
+        {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"},
+        _FPGA,
+    ],
+    ids=["unsuffixed", "group", "forbids an owner", "class of another owner"],
 )
-def test_group_that_names_an_owner_or_requests_nothing_of_one_is_left_alone(
-    extra_specs: ExtraSpecs, expected: Required
+def test_group_that_names_an_owner_or_requests_nothing_of_nova_is_left_alone(
+    extra_specs: ExtraSpecs,
 ) -> None:
     """Cases that test_ownership, with a real Placement, does not have."""
-    spec = spec_of(extra_specs=extra_specs)
-    assert required_by("owner", spec) == [_ROOT, *expected]
+    assert _required(extra_specs) == [_ROOT]
+
+
+def test_one_of_two_unsuffixed_classes_moves_to_a_group_of_its_own() -> None:
+    found = _required({**_VGPU, "resources:FPGA": "1"})
+    assert found == [_ROOT, _KEPT_OUT, _APART]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "expected"),
+    [("", _KEPT_OUT), ("1", ("OWNER_NOVA", True, "1"))],
+    ids=["unsuffixed", "group"],
+)
+def test_class_of_the_host_stays_where_it_is(
+    suffix: str, expected: tuple[str, bool, str]
+) -> None:
+    found = _required({f"resources{suffix}:{_ENCRYPTION}": "1"})
+    assert found == [_ROOT, expected]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "scope"), [("1", "1"), ("", "_owned_CUSTOM_PCI_X")]
+)
+def test_pci_device_requires_the_trait_of_novas_pci_devices(
+    suffix: str, scope: str
+) -> None:
+    found = _required({f"resources{suffix}:CUSTOM_PCI_X": "1"})
+    assert found == [_ROOT, (_PCI, True, scope)]
+
+
+def test_pci_device_alone_stays_unsuffixed() -> None:
+    nothing = {"resources:VCPU": "0", "resources:MEMORY_MB": "0"}
+    found = _required({"resources:CUSTOM_PCI_X": "1", **nothing})
+    assert found == [_ROOT, (_PCI, True, "unsuffixed"), _KEPT_OUT]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +114,8 @@ def test_group_that_names_an_owner_or_requests_nothing_of_one_is_left_alone(
     ids=["names an owner", "requests nothing"],
 )
 def test_requested_group_is_left_alone(amount: int, trait: str) -> None:
-    group = RequestGroup(
-        "device_profile_0", {"VGPU": amount}, required_traits={trait}
-    )
+    resources = {"VGPU": amount}
+    group = RequestGroup("device_profile_0", resources, {trait})
     spec = spec_of(requested_resources=[group])
     assert required_by("owner", spec) == [_ROOT]
 
@@ -122,48 +124,16 @@ def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> (
     None
 ):
     """Nova reads the class without it."""
-    spec = spec_of(
-        extra_specs={"resources:VGPU": "1", "resources:VGPU\n": "2"}
-    )
+    spec = spec_of(extra_specs={**_VGPU, "resources:VGPU\n": "2"})
     assert ("OWNER_NOVA", True, "_owned_VGPU") in required_by("owner", spec)
     query = allocation_candidates_query(spec)
     assert "resources_owned_VGPU=VGPU%3A2" in query
-    assert "VGPU" not in query.partition("resources=")[2].partition("&")[0]
+    _, _, unsuffixed = query.partition("resources=")
+    assert "VGPU" not in unsuffixed.partition("&")[0]
 
 
-_VGPU = {"resources:VGPU": "1"}
-_SEVERAL = "several groups in a flavor without group_policy=none"
-_OBSTACLES: list[tuple[ExtraSpecs, str]] = [
-    (
-        {"trait:CUSTOM_NVIDIA_11": "required"},
-        "trait:CUSTOM_NVIDIA_11=required may be met by its provider",
-    ),
-    (
-        {"trait:HW_GPU_API_VULKAN": "required"},
-        "trait:HW_GPU_API_VULKAN=required may be met by its provider",
-    ),
-    (
-        {"trait:COMPUTE_MANAGED_PCI_DEVICE": "required"},
-        "COMPUTE_MANAGED_PCI_DEVICE=required may be met",
-    ),
-    ({"group_policy": "isolate"}, ": group_policy=isolate"),
-    ({"resources1:FPGA": "1"}, _SEVERAL),
-    ({"resources1:FPGA": "1", "group_policy": "nonsense"}, _SEVERAL),
-    ({"resources:CUSTOM_PCI_X": "1"}, _SEVERAL),
-    (
-        {"resources_owned_VGPU:FPGA": "1", "group_policy": "none"},
-        "'_owned_VGPU' is taken, or too long",
-    ),
-]
-
-
-@pytest.mark.parametrize(("extra_specs", "obstacle"), _OBSTACLES)
-def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request(
-    extra_specs: ExtraSpecs, obstacle: str
-) -> None:
-    """The requirement's source, which ``explain`` and the log show, says
-    why.
-    """
+def _why_unsuffixed(extra_specs: ExtraSpecs) -> str:
+    """Return the requirement's source, which ``explain`` and the log show."""
     written = {**_VGPU, **extra_specs}
     spec = spec_of(extra_specs=written)
     requirements = pipeline_of("owner").apply(spec).requirements
@@ -171,49 +141,90 @@ def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request(
     assert kept_out[:3] == _KEPT_OUT
     start = r"flavor extra spec resources:\w+, in no group of its own: "
     assert re.match(start, kept_out.source)
-    assert obstacle in kept_out.source
     assert spec.flavor.extra_specs.items() >= written.items()
-
-
-_LONGEST = "CUSTOM_PCI_" + "X" * 46
-_APART_BY = "flavor extra spec resources:{}, requested in a group of its own"
-_SOURCES: dict[str, tuple[ExtraSpecs, list[str]]] = {
-    "first owned class of a group": (
-        {"resources1:VGPU": "1", "resources1:CUSTOM_PCI_X": "1"},
-        ["flavor extra spec resources1:CUSTOM_PCI_X"],
-    ),
-    "one class moves": (
-        {**_VGPU, "resources:FPGA": "1"},
-        ["flavor extra spec resources:FPGA", _APART_BY.format("VGPU")],
-    ),
-    "longest suffix": (
-        {f"resources:{_LONGEST}": "1"},
-        [_APART_BY.format(_LONGEST)],
-    ),
-    "class of the host": (
-        {"resources:MEM_ENCRYPTION_CONTEXT": "1", "group_policy": "isolate"},
-        ["flavor extra spec resources:MEM_ENCRYPTION_CONTEXT"],
-    ),
-    "host in a group": (
-        {**_VGPU, "resources1:VCPU": "1", "resources1:MEMORY_MB": "1"},
-        [
-            "flavor extra spec resources:VGPU",
-            "flavor extra spec resources:VGPU",
-            "flavor extra spec resources1:MEMORY_MB",
-        ],
-    ),
-}
+    return kept_out.source
 
 
 @pytest.mark.parametrize(
-    ("extra_specs", "expected"), _SOURCES.values(), ids=_SOURCES
+    "trait",
+    ["CUSTOM_NVIDIA_11", "HW_GPU_API_VULKAN", "COMPUTE_MANAGED_PCI_DEVICE"],
 )
-def test_source_of_the_owner_names_what_the_flavor_requests(
-    extra_specs: ExtraSpecs, expected: list[str]
+def test_resource_stays_unsuffixed_with_a_trait_of_its_provider(
+    trait: str,
 ) -> None:
+    """Moving it could change the request."""
+    named = f"trait:{trait}"
+    reason = f"{named}=required may be met by its provider"
+    assert reason in _why_unsuffixed({named: "required"})
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        _FPGA,
+        {**_FPGA, "group_policy": "nonsense"},
+        {"resources:CUSTOM_PCI_X": "1"},
+    ],
+    ids=["no policy", "unknown policy", "two classes"],
+)
+def test_resource_stays_unsuffixed_where_its_group_would_need_a_policy(
+    extra_specs: ExtraSpecs,
+) -> None:
+    reason = "several groups in a flavor without group_policy=none"
+    assert reason in _why_unsuffixed(extra_specs)
+
+
+def test_resource_stays_unsuffixed_where_groups_are_isolated() -> None:
+    source = _why_unsuffixed({"group_policy": "isolate"})
+    assert ": group_policy=isolate" in source
+
+
+def test_resource_stays_unsuffixed_where_its_suffix_is_taken() -> None:
+    taken = {"resources_owned_VGPU:FPGA": "1", "group_policy": "none"}
+    reason = "'_owned_VGPU' is taken, or too long"
+    assert reason in _why_unsuffixed(taken)
+
+
+def _sources(extra_specs: ExtraSpecs) -> list[str]:
+    """Return the sources of all requirements but that of the root."""
     spec = spec_of(extra_specs=extra_specs)
     _, *others = pipeline_of("owner").apply(spec).requirements
-    assert [item.source for item in others] == expected
+    start = "flavor extra spec "
+    assert all(item.source.startswith(start) for item in others)
+    return [item.source.removeprefix(start) for item in others]
+
+
+def test_source_is_the_first_owned_class_of_a_group() -> None:
+    pci = "resources1:CUSTOM_PCI_X"
+    assert _sources({"resources1:VGPU": "1", pci: "1"}) == [pci]
+
+
+_LONGEST = "CUSTOM_PCI_" + "X" * 46
+_APART_BY = "requested in a group of its own"
+
+
+def test_source_says_which_class_moves() -> None:
+    others = {"resources:FPGA": "1"}
+    moves = f"resources:VGPU, {_APART_BY}"
+    assert _sources({**_VGPU, **others}) == ["resources:FPGA", moves]
+
+
+def test_class_with_the_longest_suffix_moves() -> None:
+    name = f"resources:{_LONGEST}"
+    assert _sources({name: "1"}) == [f"{name}, {_APART_BY}"]
+
+
+def test_source_is_the_class_of_the_host() -> None:
+    name = f"resources:{_ENCRYPTION}"
+    assert _sources({name: "1", "group_policy": "isolate"}) == [name]
+
+
+def test_source_is_a_class_of_the_group_of_the_host() -> None:
+    host = {"resources1:VCPU": "1", "resources1:MEMORY_MB": "1"}
+    vgpu, other, memory = _sources({**_VGPU, **host})
+    assert vgpu == "resources:VGPU"
+    assert other == "resources:VGPU"
+    assert memory == "resources1:MEMORY_MB"
 
 
 def test_group_of_a_device_profile_is_kept_off_novas_providers() -> None:
@@ -222,11 +233,8 @@ def test_group_of_a_device_profile_is_kept_off_novas_providers() -> None:
         RequestGroup("device_profile_0", {"VGPU": 1}),
     ]
     spec = spec_of(extra_specs=_VGPU, requested_resources=groups)
-    assert required_by("owner", spec) == [
-        _ROOT,
-        ("OWNER_NOVA", False, "device_profile_0"),
-        _KEPT_OUT,
-    ]
+    off_nova = ("OWNER_NOVA", False, "device_profile_0")
+    assert required_by("owner", spec) == [_ROOT, off_nova, _KEPT_OUT]
 
 
 @pytest.mark.parametrize(
@@ -260,10 +268,11 @@ def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group_of_a_clon
     None
 ):
     """A scheduler may store the flavor: it must stay what the user chose."""
-    spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_SLOW": "forbidden"})
+    written = {**_VGPU, "trait:CUSTOM_SLOW": "forbidden"}
+    spec = spec_of(extra_specs=dict(written))
     chosen = spec.flavor
     pipeline_of("owner").apply(spec)
-    assert chosen.extra_specs == {**_VGPU, "trait:CUSTOM_SLOW": "forbidden"}
+    assert chosen.extra_specs == written
     assert spec.flavor.extra_specs == {
         "resources_owned_VGPU:VGPU": "1",
         "trait_owned_VGPU:OWNER_NOVA": "required",
@@ -272,34 +281,8 @@ def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group_of_a_clon
     }
 
 
-@pytest.mark.parametrize(
-    ("requirements", "expected"),
-    [
-        (
-            forbid("CUSTOM_SLOW", "x", UNSUFFIXED),
-            {"trait_owned_VGPU:CUSTOM_SLOW": "forbidden"},
-        ),
-        (
-            require("CUSTOM_NVIDIA_11", "x", UNSUFFIXED),
-            {"trait:OWNER_CYBORG": "forbidden"},
-        ),
-        (
-            require("CUSTOM_TIMER", "x"),
-            {
-                "trait:CUSTOM_TIMER": "required",
-                "trait_owned_VGPU:OWNER_NOVA": "required",
-            },
-        ),
-    ],
-    ids=[
-        "forbids",
-        "requires of any provider",
-        "requires of the root and of a group",
-    ],
-)
-def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
-    requirements: Requirements, expected: ExtraSpecs
-) -> None:
+def _check_after(requirements: Requirements, expected: ExtraSpecs) -> None:
+    """Check the flavor where a filter before has these requirements."""
     name = "owner_is_reported"
     facts = {name: Fact(name, lambda _context: True, inf)}
     owner = load_filters(["owner"], {"options", "required_before", name})
@@ -308,3 +291,23 @@ def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
     spec = spec_of(extra_specs=_VGPU)
     Service((first, *owner), options, facts).apply(spec)
     assert spec.flavor.extra_specs.items() >= expected.items()
+
+
+def test_what_an_earlier_filter_forbids_is_forbidden_in_the_own_group() -> (
+    None
+):
+    slow = forbid("CUSTOM_SLOW", "x", UNSUFFIXED)
+    _check_after(slow, {"trait_owned_VGPU:CUSTOM_SLOW": "forbidden"})
+
+
+def test_what_an_earlier_filter_requires_of_any_provider_keeps_it_unsuffixed() -> (
+    None
+):
+    nvidia = require("CUSTOM_NVIDIA_11", "x", UNSUFFIXED)
+    _check_after(nvidia, {"trait:OWNER_CYBORG": "forbidden"})
+
+
+def test_what_an_earlier_filter_requires_of_the_root_lets_it_move() -> None:
+    timer = require("CUSTOM_TIMER", "x")
+    owned = {"trait_owned_VGPU:OWNER_NOVA": "required"}
+    _check_after(timer, {"trait:CUSTOM_TIMER": "required", **owned})

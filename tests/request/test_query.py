@@ -35,6 +35,7 @@ from tests.support.demands import (
     request_of,
 )
 
+_ID = "requested_resources: the requester_id:"
 _AGGREGATE = "7d2590ae-fb85-4080-9306-058b4c915e3f"
 _OTHER = "e6a6ad4d-4ae9-4d3c-9bb5-b4c4f5d9c3a1"
 
@@ -60,74 +61,81 @@ _UEFI: Properties = {
 _SOCKET = "required=COMPUTE_SOCKET_PCI_NUMA_AFFINITY"
 _STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 _TWO_GROUPS = {"resources1:VGPU": "1", "resources2:VGPU": "1"}
-_QUERIES: dict[str, tuple[Properties, ExtraSpecs, str]] = {
-    "nothing": ({}, {}, _SMALL),
-    "traits of a group": (
-        {},
-        {
-            "resources_a:VGPU": "1",
-            "trait_a:OWNER_NOVA": "forbidden",
-            "trait_a:HW_GPU_API_VULKAN": "required",
-        },
-        f"required_a=HW_GPU_API_VULKAN,!OWNER_NOVA&{_SMALL}&resources_a=VGPU:1",
-    ),
-    "isolated groups": (
-        {},
-        {**_TWO_GROUPS, "group_policy": "isolate"},
-        f"group_policy=isolate&{_SMALL}&resources1=VGPU:1&resources2=VGPU:1",
-    ),
-    "groups without isolation": (
-        {},
-        {**_TWO_GROUPS, "group_policy": "none"},
-        f"group_policy=none&{_SMALL}&resources1=VGPU:1&resources2=VGPU:1",
-    ),
-    "a trait that is not required": (
-        {"trait:HW_CPU_X86_AVX2": "required", "trait:X": "other"},
-        {},
-        f"required=HW_CPU_X86_AVX2&{_SMALL}",
-    ),
-    "a trait named in the group of the CPUs": (
-        _UEFI,
-        {"resources1:VCPU": "1", f"trait1:{_STATELESS}": "required"},
-        f"{_SOCKET}&required1={_STATELESS}&{_NO_CPU}&resources1=VCPU:1",
-    ),
-    "a trait named in the group of a device": (
-        _UEFI,
-        {"resources1:VGPU": "1", f"trait1:{_STATELESS}": "required"},
-        f"{_SOCKET}&required1={_STATELESS}&{_SMALL}&resources1=VGPU:1",
-    ),
-    "amounts that int() reads": (
-        {},
-        {
-            "resources:VGPU": "+4",
-            "resources:FPGA": "1_0",
-            "resources:CUSTOM_A": "2147483647",
-        },
-        "resources=CUSTOM_A:2147483647,DISK_GB:1,FPGA:10,MEMORY_MB:512,VCPU:1,VGPU:4",
-    ),
-    # Nova's query says nothing of the firmware.
-    "Secure Boot with a BIOS": (
-        {"os_secure_boot": "required", "hw_firmware_type": "bios"},
-        {},
-        f"required=COMPUTE_SECURITY_UEFI_SECURE_BOOT&{_SMALL}",
-    ),
-    "resources in Nova's order": (
-        {},
-        {"resources1:CUSTOM_A": "1", "resources1:CUSTOM_A2": "1"},
-        f"{_SMALL}&resources1=CUSTOM_A2:1,CUSTOM_A:1",
-    ),
-}
+
+
+def _check_query(
+    expected: str,
+    extra_specs: ExtraSpecs | None = None,
+    properties: Properties | None = None,
+) -> None:
+    """Check Nova's query, whatever the order of the extra specs."""
+    written = extra_specs or {}
+    backwards = dict(reversed(written.items()))
+    assert _query(spec_of(properties, written)) == expected
+    assert _query(spec_of(properties, backwards)) == expected
+
+
+def test_flavor_requests_cpus_memory_and_disk() -> None:
+    _check_query(_SMALL)
+
+
+def test_traits_of_a_group_are_required_before_forbidden() -> None:
+    group = {
+        "resources_a:VGPU": "1",
+        "trait_a:OWNER_NOVA": "forbidden",
+        "trait_a:HW_GPU_API_VULKAN": "required",
+    }
+    traits = "required_a=HW_GPU_API_VULKAN,!OWNER_NOVA"
+    _check_query(f"{traits}&{_SMALL}&resources_a=VGPU:1", group)
+
+
+@pytest.mark.parametrize("policy", ["isolate", "none"])
+def test_two_groups_have_the_policy_of_the_flavor(policy: str) -> None:
+    resources = f"{_SMALL}&resources1=VGPU:1&resources2=VGPU:1"
+    groups = {**_TWO_GROUPS, "group_policy": policy}
+    _check_query(f"group_policy={policy}&{resources}", groups)
+
+
+def test_trait_of_an_image_that_is_not_required_is_left_out() -> None:
+    properties = {"trait:HW_CPU_X86_AVX2": "required", "trait:X": "other"}
+    query = f"required=HW_CPU_X86_AVX2&{_SMALL}"
+    _check_query(query, properties=dict(properties))
 
 
 @pytest.mark.parametrize(
-    ("properties", "extra_specs", "expected"), _QUERIES.values(), ids=_QUERIES
+    ("resource", "others"),
+    [("VCPU", _NO_CPU), ("VGPU", _SMALL)],
+    ids=["CPUs", "device"],
 )
-def test_image_and_flavor_become_novas_query_whatever_the_order(
-    properties: Properties, extra_specs: ExtraSpecs, expected: str
+def test_trait_named_in_a_group_is_required_there_alone(
+    resource: str, others: str
 ) -> None:
-    backwards = dict(reversed(extra_specs.items()))
-    assert _query(spec_of(properties, extra_specs)) == expected
-    assert _query(spec_of(properties, backwards)) == expected
+    group = {f"resources1:{resource}": "1", f"trait1:{_STATELESS}": "required"}
+    required = f"{_SOCKET}&required1={_STATELESS}"
+    query = f"{required}&{others}&resources1={resource}:1"
+    _check_query(query, group, _UEFI)
+
+
+def test_amounts_are_those_that_int_reads() -> None:
+    amounts = {
+        "resources:VGPU": "+4",
+        "resources:FPGA": "1_0",
+        "resources:CUSTOM_A": "2147483647",
+    }
+    resources = "CUSTOM_A:2147483647,DISK_GB:1,FPGA:10,MEMORY_MB:512"
+    _check_query(f"resources={resources},VCPU:1,VGPU:4", amounts)
+
+
+def test_query_says_nothing_of_the_firmware() -> None:
+    """As Nova's, for Secure Boot with a BIOS."""
+    properties = {"os_secure_boot": "required", "hw_firmware_type": "bios"}
+    required = "required=COMPUTE_SECURITY_UEFI_SECURE_BOOT"
+    _check_query(f"{required}&{_SMALL}", properties=dict(properties))
+
+
+def test_groups_are_in_novas_order() -> None:
+    group = {"resources1:CUSTOM_A": "1", "resources1:CUSTOM_A2": "1"}
+    _check_query(f"{_SMALL}&resources1=CUSTOM_A2:1,CUSTOM_A:1", group)
 
 
 def test_extra_specs_that_nova_cannot_read_are_left_out_with_a_warning(
@@ -135,17 +143,15 @@ def test_extra_specs_that_nova_cannot_read_are_left_out_with_a_warning(
 ) -> None:
     extra_specs: Any = {"resources:VGPU": "1.0", "trait:HW_X": "on", 5: "1"}
     assert _query(spec_of({}, extra_specs)) == _SMALL
-    assert caplog.messages == [
-        (
-            "The extra spec 'resources:VGPU'='1.0' is left out, as Nova does:"
-            " it must name a resource class, and be a whole number of at least"
-            " 0."
-        ),
-        (
-            "The extra spec 'trait:HW_X'='on' is left out, as Nova does: it"
-            " must name a trait, and be required or forbidden."
-        ),
-    ]
+    amount, trait = caplog.messages
+    assert amount == (
+        "The extra spec 'resources:VGPU'='1.0' is left out, as Nova does: it"
+        " must name a resource class, and be a whole number of at least 0."
+    )
+    assert trait == (
+        "The extra spec 'trait:HW_X'='on' is left out, as Nova does: it must"
+        " name a trait, and be required or forbidden."
+    )
 
 
 def test_server_on_a_volume_requests_no_disk_of_the_host() -> None:
@@ -203,26 +209,17 @@ def test_requirements_without_filters_have_their_scope_and_source() -> None:
         {"resources1:VGPU": "1", "trait1:B": "forbidden"},
     )
     spec.requested_resources.append(RequestGroup("p", {"VGPU": 1}, {"C"}))
-    requirements = query.requirements_without_filters(Request(spec))
-    assert [each[:6] for each in requirements] == [
-        (
-            "B",
-            False,
-            "1",
-            "flavor extra spec trait1:B=forbidden",
-            "request",
-            ("trait1:B=forbidden",),
-        ),
-        (
-            "A",
-            True,
-            "unsuffixed",
-            "image property trait:A=required",
-            "request",
-            ("trait:A=required",),
-        ),
-        ("C", True, "p", "request group p", "request", ()),
-    ]
+    found = query.requirements_without_filters(Request(spec))
+    assert [each.filter for each in found] == ["request"] * 3
+    in_flavor, in_image, in_group = found
+    flavor = "flavor extra spec trait1:B=forbidden"
+    image = "image property trait:A=required"
+    assert in_flavor[:4] == ("B", False, "1", flavor)
+    assert in_flavor.properties == ("trait1:B=forbidden",)
+    assert in_image[:4] == ("A", True, "unsuffixed", image)
+    assert in_image.properties == ("trait:A=required",)
+    assert in_group[:4] == ("C", True, "p", "request group p")
+    assert in_group.properties == ()
 
 
 def test_root_traits_are_sorted() -> None:
@@ -234,12 +231,9 @@ def test_root_traits_are_sorted() -> None:
 
 
 def test_aggregates_of_a_group_need_no_resources() -> None:
-    query = _query(
-        _with_groups(
-            RequestGroup("c", aggregates=[[_OTHER]]),
-            RequestGroup("d", forbidden_aggregates=frozenset({_OTHER})),
-        )
-    )
+    required = RequestGroup("c", aggregates=[[_OTHER]])
+    forbidden = RequestGroup("d", forbidden_aggregates=frozenset({_OTHER}))
+    query = _query(_with_groups(required, forbidden))
     assert f"&member_ofc=in:{_OTHER}&member_ofd=!in:{_OTHER}&" in query
 
 
@@ -277,89 +271,119 @@ def test_limit_that_is_no_positive_whole_number_is_an_error(
         allocation_candidates_query(spec_of(), limit)
 
 
-_AMOUNT = "is not a whole number from 0 to 2147483647"
-_ID = "requested_resources: the requester_id:"
-_MALFORMED: dict[str, RequestSpec] = {
-    "image property: 'trait:X,!COMPUTE_STATUS_DISABLED'": spec_of(
-        {"trait:X,!COMPUTE_STATUS_DISABLED": "required"}
-    ),
-    "flavor extra spec: 'resources:CUSTOM_lower'": spec_of(
-        {}, {"resources:CUSTOM_lower": "1"}
-    ),
-    "flavor extra spec: 'resources:CUSTOM_X": spec_of(
-        {}, {"resources:CUSTOM_" + "X" * 250: "1"}
-    ),
-    r"flavor extra spec: 'trait1:A\nB'": spec_of(
-        {}, {"trait1:A\nB": "required"}
-    ),
-    "flavor extra specs: the group suffix: 'root'": spec_of(
-        {}, {"resourcesroot:VGPU": "1"}
-    ),
-    f"{_ID} '' is not a unique suffix": _with_groups(
-        RequestGroup("", {"VGPU": 1})
-    ),
-    "requested_resources: 'empty' is not a group": _with_groups(
-        RequestGroup("empty")
-    ),
-    f"{_ID} '{'a' * 65}' is not a unique suffix": _with_groups(
-        RequestGroup("a" * 65, {"VGPU": 1})
-    ),
-    f"{_ID} 'a' is not a unique suffix": spec_of(
-        {},
-        {"resourcesa:VGPU": "1"},
-        requested_resources=[RequestGroup("a", {"VGPU": 1})],
-    ),
-    "requested_resources: 'VGPU:1,X:1'": _with_groups(
-        RequestGroup("a", {"VGPU:1,X": 1})
-    ),
-    "requested_resources: 'VGPU:-1'": _with_groups(
-        RequestGroup("a", {"VGPU": -1})
-    ),
-    "requested_resources: 'VGPU:True'": _with_groups(
-        RequestGroup("a", {"VGPU": True})
-    ),
-    "request group 'a': 'X,!Y'": _with_groups(
-        RequestGroup("a", {"VGPU": 1}, {"X,!Y"})
-    ),
-    "request spec: 'a&b'": spec_of(
-        requested_destination=Destination(None, {"a&b"})
-    ),
-    "request spec: 'a&c'": spec_of(
-        requested_destination=Destination([f"{_OTHER},a&c"])
-    ),
-    "request spec: 'x y' is not the UUID": spec_of(
-        requested_destination=Destination(in_tree="x y")
-    ),
-    f"flavor field vcpus: 2147483648 {_AMOUNT}": RequestSpec(
-        Flavor(vcpus=2**31)
-    ),
-    f"the flavor's disks together: 2147483648 {_AMOUNT}": RequestSpec(
-        Flavor(root_gb=2**31 - 1, ephemeral_gb=1)
-    ),
-    "flavor extra spec 'resources:VGPU': '99999999999'": spec_of(
-        {}, {"resources:VGPU": "99999999999"}
-    ),
-    "requested_resources: 'VGPU:2147483648'": _with_groups(
-        RequestGroup("a", {"VGPU": 2**31})
-    ),
-    f"{_ID} 'root' is not free": _with_groups(
-        RequestGroup("root", {"VGPU": 1})
-    ),
-    f"{_ID} 'unsuffixed'": _with_groups(
-        RequestGroup("unsuffixed", {"VGPU": 1})
-    ),
-    f"{_ID} 'a' is not unique": _with_groups(
-        RequestGroup("a", {"VGPU": 1}), RequestGroup("a", {"VGPU": 1})
-    ),
-}
-
-
-@pytest.mark.parametrize("problem", _MALFORMED)
-def test_malformed_name_amount_or_uuid_never_reaches_the_query(
-    problem: str,
-) -> None:
+def _check_malformed(spec: RequestSpec, problem: str) -> None:
+    """Check that no malformed name, amount or UUID reaches the query."""
     with pytest.raises(MalformedRequest, match="^" + re.escape(problem)):
-        allocation_candidates_query(_MALFORMED[problem])
+        allocation_candidates_query(spec)
+
+
+def test_malformed_trait_of_an_image_is_refused() -> None:
+    name = "trait:X,!COMPUTE_STATUS_DISABLED"
+    spec = spec_of({name: "required"})
+    _check_malformed(spec, f"image property: '{name}'")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("resources:CUSTOM_lower", "resources:CUSTOM_lower'"),
+        ("resources:CUSTOM_" + "X" * 250, "resources:CUSTOM_X"),
+        ("trait1:A\nB", r"trait1:A\nB'"),
+    ],
+    ids=["lower case", "long", "line break"],
+)
+def test_malformed_extra_spec_is_refused(name: str, shown: str) -> None:
+    spec = spec_of({}, {name: "1" if "resources" in name else "required"})
+    _check_malformed(spec, f"flavor extra spec: '{shown}")
+
+
+def test_suffix_that_is_a_scope_is_refused() -> None:
+    spec = spec_of({}, {"resourcesroot:VGPU": "1"})
+    _check_malformed(spec, "flavor extra specs: the group suffix: 'root'")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "problem"),
+    [
+        ("", "is not a unique suffix"),
+        ("a" * 65, "is not a unique suffix"),
+        ("root", "is not free"),
+        ("unsuffixed", ""),
+    ],
+    ids=["empty", "long", "root", "unsuffixed"],
+)
+def test_requester_id_that_is_no_suffix_is_refused(
+    suffix: str, problem: str
+) -> None:
+    spec = _with_groups(RequestGroup(suffix, {"VGPU": 1}))
+    _check_malformed(spec, f"{_ID} '{suffix}' {problem}".rstrip())
+
+
+def test_group_of_nothing_is_refused() -> None:
+    spec = _with_groups(RequestGroup("empty"))
+    _check_malformed(spec, "requested_resources: 'empty' is not a group")
+
+
+def test_requester_id_of_a_group_of_the_flavor_is_refused() -> None:
+    group = RequestGroup("a", {"VGPU": 1})
+    spec = spec_of({}, {"resourcesa:VGPU": "1"}, requested_resources=[group])
+    _check_malformed(spec, f"{_ID} 'a' is not a unique suffix")
+
+
+def test_requester_id_of_two_groups_is_refused() -> None:
+    group = RequestGroup("a", {"VGPU": 1})
+    _check_malformed(_with_groups(group, group), f"{_ID} 'a' is not unique")
+
+
+@pytest.mark.parametrize(
+    ("name", "amount"),
+    [("VGPU:1,X", 1), ("VGPU", -1), ("VGPU", True), ("VGPU", 2**31)],
+)
+def test_malformed_resource_of_a_group_is_refused(
+    name: str, amount: int
+) -> None:
+    spec = _with_groups(RequestGroup("a", {name: amount}))
+    _check_malformed(spec, f"requested_resources: '{name}:{amount}'")
+
+
+def test_malformed_trait_of_a_group_is_refused() -> None:
+    spec = _with_groups(RequestGroup("a", {"VGPU": 1}, {"X,!Y"}))
+    _check_malformed(spec, "request group 'a': 'X,!Y'")
+
+
+@pytest.mark.parametrize(
+    ("destination", "problem"),
+    [
+        (Destination(None, {"a&b"}), "'a&b'"),
+        (Destination([f"{_OTHER},a&c"]), "'a&c'"),
+        (Destination(in_tree="x y"), "'x y' is not the UUID"),
+    ],
+    ids=["forbidden aggregate", "aggregate", "provider"],
+)
+def test_destination_without_a_uuid_is_refused(
+    destination: Destination, problem: str
+) -> None:
+    spec = spec_of(requested_destination=destination)
+    _check_malformed(spec, f"request spec: {problem}")
+
+
+_AMOUNT = "2147483648 is not a whole number from 0 to 2147483647"
+
+
+def test_flavor_with_too_many_cpus_is_refused() -> None:
+    spec = RequestSpec(Flavor(vcpus=2**31))
+    _check_malformed(spec, f"flavor field vcpus: {_AMOUNT}")
+
+
+def test_flavor_with_too_large_disks_is_refused() -> None:
+    spec = RequestSpec(Flavor(root_gb=2**31 - 1, ephemeral_gb=1))
+    _check_malformed(spec, f"the flavor's disks together: {_AMOUNT}")
+
+
+def test_extra_spec_with_too_large_an_amount_is_refused() -> None:
+    spec = spec_of({}, {"resources:VGPU": "99999999999"})
+    problem = "flavor extra spec 'resources:VGPU': '99999999999'"
+    _check_malformed(spec, problem)
 
 
 def _group_of_resources_and_group_of_a_trait() -> RequestSpec:
@@ -371,35 +395,32 @@ def _group_of_resources_and_group_of_a_trait() -> RequestSpec:
     return spec
 
 
-_OFFERED: dict[str, tuple[RequestSpec, tuple[str, ...]]] = {
-    "any GPU": (
-        spec_of({}, {"resources:VGPU": "1"}),
-        ("gpu-cyborg-1", "gpu-nova-1"),
-    ),
-    "owner required in the group": (
-        spec_of({}, {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "required"}),
-        ("gpu-nova-1",),
-    ),
-    "owner forbidden in the group": (
-        _with_groups(
-            RequestGroup("b", {"VGPU": 1}, forbidden_traits={"OWNER_NOVA"})
-        ),
-        ("gpu-cyborg-1",),
-    ),
-    "owner forbidden unsuffixed": (
-        spec_of(
-            {}, {"resources:VGPU": "1", "trait:OWNER_CYBORG": "forbidden"}
-        ),
-        ("gpu-nova-1",),
-    ),
-    "group without resources in a subtree": (
-        _group_of_resources_and_group_of_a_trait(),
-        ("gpu-cyborg-1", "gpu-nova-1"),
-    ),
-}
+_ALL_GPUS = ("gpu-cyborg-1", "gpu-nova-1")
+_VGPU = {"resources:VGPU": "1"}
+_OWNED = {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "required"}
+_OF_ANOTHER = RequestGroup("b", {"VGPU": 1}, forbidden_traits={"OWNER_NOVA"})
 
 
-@pytest.mark.parametrize(("spec", "hosts"), _OFFERED.values(), ids=_OFFERED)
+@pytest.mark.parametrize(
+    ("spec", "hosts"),
+    [
+        (spec_of({}, _VGPU), _ALL_GPUS),
+        (spec_of({}, _OWNED), ("gpu-nova-1",)),
+        (_with_groups(_OF_ANOTHER), ("gpu-cyborg-1",)),
+        (
+            spec_of({}, {**_VGPU, "trait:OWNER_CYBORG": "forbidden"}),
+            ("gpu-nova-1",),
+        ),
+        (_group_of_resources_and_group_of_a_trait(), _ALL_GPUS),
+    ],
+    ids=[
+        "any GPU",
+        "owner required in the group",
+        "owner forbidden in the group",
+        "owner forbidden unsuffixed",
+        "group without resources in a subtree",
+    ],
+)
 def test_real_placement_returns_the_expected_hosts_for_the_query(
     spec: RequestSpec, hosts: tuple[str, ...], placement: PlacementClient
 ) -> None:

@@ -42,7 +42,7 @@ from os_prefilter.hosts.marker_traits import (
     noted_among,
     trait_groups,
 )
-from os_prefilter.hosts.reporter import Reporter
+from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import (
     Template,
@@ -54,13 +54,18 @@ from tests.support.hosts import ARM, KVM, X86, few_libvirt_hosts
 OWNER = Options()
 _NOVA = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
 _ZUN = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
+_NOTHING: frozenset[str] = frozenset()
 
 _GROUPS = {
-    "AAAAA": frozenset(("CUSTOM_A",)),
-    "BBBBB": frozenset(("CUSTOM_B", "HW_B")),
-    "CCCCC": frozenset(("HW_C",)),
+    "AAAAA": frozenset({"CUSTOM_A"}),
+    "BBBBB": frozenset({"CUSTOM_B", "HW_B"}),
+    "CCCCC": frozenset({"HW_C"}),
 }
 _MANAGED = sorted(trait for traits in _GROUPS.values() for trait in traits)
+_OTHERS = ["CUSTOM_OF_AN_OPERATOR", "HW_OF_NOVA"]
+_TRAITS = st.frozensets(st.sampled_from([*_MANAGED, *_OTHERS]))
+_HAS = st.fixed_dictionaries({trait: st.booleans() for trait in _MANAGED})
+_KEYS = st.frozensets(st.sampled_from(sorted(_GROUPS)))
 
 
 def _marker(keys: Collection[str]) -> frozenset[str]:
@@ -71,13 +76,11 @@ def _note(*traits: str) -> frozenset[str]:
     return frozenset(names_noting(traits))
 
 
-@given(
-    st.frozensets(
-        st.sampled_from([*_MANAGED, "CUSTOM_OF_AN_OPERATOR", "HW_OF_NOVA"])
-    ),
-    st.fixed_dictionaries({trait: st.booleans() for trait in _MANAGED}),
-    *[st.frozensets(st.sampled_from(sorted(_GROUPS)))] * 3,
-)
+def _is_custom(trait: str) -> bool:
+    return trait.startswith("CUSTOM_")
+
+
+@given(_TRAITS, _HAS, _KEYS, _KEYS, _KEYS)
 def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
     others: frozenset[str],
     traits: dict[str, bool],
@@ -85,93 +88,89 @@ def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
     wanted: frozenset[str],
     still: frozenset[str],
 ) -> None:
-    present, goal = (
-        others | _marker(covered | {"OLDER"}),
-        Goal(traits, _GROUPS, wanted),
-    )
+    present = others | _marker(covered | {"OLDER"})
+    goal = Goal(traits, _GROUPS, wanted)
     found = with_traits(present, goal, still)
     reported = keys_in(REPORTED, found)
     assert with_traits(found, goal, still) == found
-    assert covered & (wanted | still) <= reported <= wanted | still
+    asked = wanted | still
+    assert covered & asked <= reported
+    assert reported <= asked
     for key, names in _GROUPS.items():
         for trait in names:
-            has, custom = traits[trait], trait.startswith("CUSTOM_")
+            has = traits[trait]
+            was_present = trait in present
+            is_found = trait in found
             if key in reported:
-                assert (trait in found) is has
+                assert is_found is has
                 # What an operator has set would go as ours.
-                assert key in covered or not custom or trait not in present
+                if key not in covered and _is_custom(trait):
+                    assert not was_present
             elif key in covered:
-                assert (trait in found) is (
-                    trait in present and has and not custom
-                )
+                stays = was_present and has and not _is_custom(trait)
+                assert is_found is stays
             else:
-                assert (trait in found) is (
-                    trait in present or (has and key in wanted | still)
-                )
+                is_added = has and key in asked
+                assert is_found is (was_present or is_added)
     noted = noted_among(found)
     # All that the marker covers, and an unwanted standard trait that stays
     # because the host has it.
-    assert noted >= {
-        trait for key in reported for trait in _GROUPS[key] if traits[trait]
-    }
-    assert found - set(_MANAGED) - _marker(reported) - _note(
-        *noted
-    ) == others - set(_MANAGED)
-    for mode in Mode:
+    for key in reported:
+        assert noted >= {trait for trait in _GROUPS[key] if traits[trait]}
+    managed = frozenset(_MANAGED)
+    markers = _marker(reported) | _note(*noted)
+    assert found - managed - markers == others - managed
+    custom = frozenset(filter(_is_custom, noted))
+    for mode, ours in ((Mode.ALONE, noted), (Mode.BESIDE, custom)):
         without = withdrawn(replace(goal, owner=OWNER), mode)
         assert without.owner is None
-        ours = {
-            trait
-            for trait in noted
-            if mode is Mode.ALONE or trait.startswith("CUSTOM_")
-        }
-        assert (
-            with_traits(found, without)
-            == found - _marker(reported) - _note(*noted) - ours
-        )
+        assert with_traits(found, without) == found - markers - ours
 
 
 def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() -> (
     None
 ):
     """And the report of it is for schedulers that do not offer it as well."""
-    trait, facts = (
-        "COMPUTE_ARCH_AARCH64",
-        replace(KVM, guests={"x86_64": X86, "aarch64": ARM}),
-    )
-    offered, plain = marker_key((trait, "emulated")), marker_key((trait,))
-    state = with_traits(frozenset(), goal_of(facts, (offered,), Mode.BESIDE))
+    trait = "COMPUTE_ARCH_AARCH64"
+    facts = replace(KVM, guests={"x86_64": X86, "aarch64": ARM})
+    offered = marker_key((trait, "emulated"))
+    plain = marker_key((trait,))
+    goal = goal_of(facts, (offered,), Mode.BESIDE)
+    state = with_traits(_NOTHING, goal)
     assert state == {trait, *_marker((offered, plain)), *_note(trait)}
-    for wanted, found in (((plain,), _marker((plain,))), ((), frozenset())):
-        assert with_traits(state, goal_of(facts, wanted, Mode.BESIDE)) == found
+    unoffered = goal_of(facts, (plain,), Mode.BESIDE)
+    assert with_traits(state, unoffered) == _marker((plain,))
+    unwanted = goal_of(facts, (), Mode.BESIDE)
+    assert with_traits(state, unwanted) == _NOTHING
     # Within the hour, the answer is that of now; what was offered may be told
     # apart.
-    assert with_traits(
-        state, goal_of(facts, (), Mode.BESIDE), (offered, plain)
-    ) == _marker((plain,))
-    goal = goal_of(facts, (), Mode.BESIDE, emulated=frozenset(("aarch64",)))
-    assert with_traits(state, goal, (offered, plain)) == state
+    still = (offered, plain)
+    assert with_traits(state, unwanted, still) == _marker((plain,))
+    emulated = frozenset({"aarch64"})
+    goal = goal_of(facts, (), Mode.BESIDE, emulated=emulated)
+    assert with_traits(state, goal, still) == state
+
+
+def _says_an_architecture(trait: str) -> bool:
+    return trait.startswith("COMPUTE_ARCH_")
+
+
+_TRAITS_OF_NOVA = set(nova_driver.CAPABILITY_TRAITS_MAP.values())
 
 
 def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_report() -> (
     None
 ):
     for facts in few_libvirt_hosts():
-        traits = capability_traits(
-            replace(facts, emulated_architectures=frozenset())
-        )
+        own = replace(facts, emulated_architectures=frozenset())
+        traits = capability_traits(own)
         beside = goal_of(facts, (), Mode.BESIDE).traits
-        emulated = {
-            trait
-            for trait in traits
-            if trait.startswith("COMPUTE_ARCH_") and facts.virt_type == "kvm"
-        }
-        emulated -= {f"COMPUTE_ARCH_{facts.architecture.upper()}"}
-        assert set(beside) == (traits.keys() & opt_in_traits()) | emulated
-        assert all(traits[trait] is has for trait, has in beside.items())
-        assert not beside.keys() & set(
-            nova_driver.CAPABILITY_TRAITS_MAP.values()
-        )
+        managed = traits.keys() & opt_in_traits()
+        if facts.virt_type == "kvm":
+            own_trait = f"COMPUTE_ARCH_{facts.architecture.upper()}"
+            managed |= set(filter(_says_an_architecture, traits)) - {own_trait}
+        assert beside == {trait: traits[trait] for trait in managed}
+        assert _TRAITS_OF_NOVA.isdisjoint(beside)
         assert goal_of(facts, (), Mode.ALONE).traits == traits
 
 
@@ -184,20 +183,31 @@ def test_beside_nova_a_vmware_host_manages_device_traits_its_driver_never_report
     beside = goal_of(VmwareFacts(), (), Mode.BESIDE).traits
     assert beside["COMPUTE_NET_VIF_MODEL_VMXNET3"]
     assert not beside["COMPUTE_NET_VIF_MODEL_VIRTIO"]
-    assert not beside.keys() & {
-        "HW_ARCH_X86_64",
-        "COMPUTE_IMAGE_TYPE_VMDK",
-        "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
-    }
-    assert not beside.keys() & set(nova_driver.CAPABILITY_TRAITS_MAP.values())
+    assert "HW_ARCH_X86_64" not in beside
+    assert "COMPUTE_IMAGE_TYPE_VMDK" not in beside
+    assert "COMPUTE_SECURITY_UEFI_SECURE_BOOT" not in beside
+    assert _TRAITS_OF_NOVA.isdisjoint(beside)
+    sources = inspect.getsource(nova_vmware) + inspect.getsource(nova_fake)
     for trait in beside:
-        assert trait not in inspect.getsource(nova_vmware) + inspect.getsource(
-            nova_fake
-        )
+        assert trait not in sources
 
 
+_OF_ALL = Reporter(VmwareFacts, lambda *_: "")
+_OF_CUSTOM = replace(
+    _OF_ALL, reported_by_nova=lambda _: frozenset({"CUSTOM_VM_MODE_HVM"})
+)
+
+
+@pytest.mark.parametrize(
+    ("reporter", "managed"),
+    [
+        (_OF_ALL, "CUSTOM_VM_MODE_HVM"),
+        (_OF_CUSTOM, "COMPUTE_NET_VIF_MODEL_E1000"),
+    ],
+    ids=["default", "declared"],
+)
 def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
-    monkeypatch: pytest.MonkeyPatch,
+    reporter: Reporter, managed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By default, all standard traits: then they are not managed beside a
     nova-compute.
@@ -206,87 +216,98 @@ def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
     monkeypatch.setattr(
         "os_prefilter.hosts.desired_traits.capability_traits", lambda _: traits
     )
-    default = Reporter(VmwareFacts, lambda *_: "")
-    declared = replace(
-        default, reported_by_nova=lambda _: frozenset(("CUSTOM_VM_MODE_HVM",))
-    )
-    for reporter, managed in (
-        (default, "CUSTOM_VM_MODE_HVM"),
-        (declared, "COMPUTE_NET_VIF_MODEL_E1000"),
-    ):
-        monkeypatch.setattr(capabilities, "_reporter", lambda _: reporter)  # noqa: B023
-        assert goal_of(VmwareFacts(), (), Mode.BESIDE).traits == {
-            managed: True
-        }
+    monkeypatch.setattr(capabilities, "_reporter", lambda _: reporter)
+    goal = goal_of(VmwareFacts(), (), Mode.BESIDE)
+    assert goal.traits == {managed: True}
 
 
-def test_provider_with_the_trait_of_another_owner_or_neutron_is_foreign() -> (
-    None
-):
-    ours = ["", "OWNER_NOVA COMPUTE_NODE", "CUSTOM_OWNER_X"]
-    others = [
+@pytest.mark.parametrize(
+    "traits", ["", "OWNER_NOVA COMPUTE_NODE", "CUSTOM_OWNER_X"]
+)
+def test_provider_without_the_trait_of_another_owner_is_ours(
+    traits: str,
+) -> None:
+    assert not is_foreign(traits.split(), _NOVA)
+
+
+@pytest.mark.parametrize(
+    "traits",
+    [
         "OWNER_NOVA OWNER_CYBORG",
         "OWNER_SOMEBODY",
         "CUSTOM_VNIC_TYPE_NORMAL CUSTOM_PHYSNET_A",
         "CUSTOM_OWNER_Y",
-    ]
-    assert [
-        each for each in ours + others if is_foreign(each.split(), _NOVA)
-    ] == others
-    assert [
-        each
-        for each in ("CUSTOM_OWNER_ZUN", "OWNER_NOVA")
-        if is_foreign(each.split(), _ZUN)
-    ] == ["OWNER_NOVA"]
+    ],
+)
+def test_provider_with_the_trait_of_another_owner_or_neutron_is_foreign(
+    traits: str,
+) -> None:
+    assert is_foreign(traits.split(), _NOVA)
 
 
-def test_nested_provider_is_the_owners_if_one_of_its_resource_classes_is() -> (
-    None
-):
+def test_provider_of_nova_is_foreign_to_another_owner() -> None:
+    assert is_foreign(["OWNER_NOVA"], _ZUN)
+    assert not is_foreign(["CUSTOM_OWNER_ZUN"], _ZUN)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    ["VGPU", "CUSTOM_PCI_10DE_1EB8", "PCPU MEMORY_MB", "VGPU CUSTOM_LICENSE"],
+)
+def test_nested_provider_is_the_owners_if_one_of_its_resource_classes_is(
+    classes: str,
+) -> None:
     """Others may come from a ``provider.yaml``; the filter ``owner`` requires
     the trait all the same.
     """
-    owned = [
-        "VGPU",
-        "CUSTOM_PCI_10DE_1EB8",
-        "PCPU MEMORY_MB",
-        "VGPU CUSTOM_LICENSE",
-    ]
-    neutrons = [
+    assert is_recognized(classes.split(), OWNER)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
         "NET_BW_EGR_KILOBIT_PER_SEC NET_BW_IGR_KILOBIT_PER_SEC",
         "NET_PACKET_RATE_KILOPACKET_PER_SEC",
-    ]
-    assert [
-        each
-        for each in (*owned, *neutrons, "FPGA", "")
-        if is_recognized(each.split(), OWNER)
-    ] == owned
+        "FPGA",
+        "",
+    ],
+)
+def test_nested_provider_of_other_resource_classes_is_not_the_owners(
+    classes: str,
+) -> None:
+    assert not is_recognized(classes.split(), OWNER)
 
 
-def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid() -> None:
-    uuid = "2f0d6f3e-5f0b-4c1c-9a57-5bbb0c3f1b11"
-    assert all(map(is_hyphenated_uuid, (uuid, uuid.upper())))
-    assert not any(
-        map(
-            is_hyphenated_uuid,
-            (uuid.replace("-", ""), f"{{{uuid}}}", f"{uuid}\n", "kvm-1"),
-        )
-    )
+_UUID = "2f0d6f3e-5f0b-4c1c-9a57-5bbb0c3f1b11"
+
+
+@pytest.mark.parametrize("text", [_UUID, _UUID.upper()])
+def test_hyphenated_uuid_counts_as_a_provider_uuid(text: str) -> None:
+    assert is_hyphenated_uuid(text)
+
+
+@pytest.mark.parametrize(
+    "text", [_UUID.replace("-", ""), f"{{{_UUID}}}", f"{_UUID}\n", "kvm-1"]
+)
+def test_no_other_form_counts_as_a_provider_uuid(text: str) -> None:
+    assert not is_hyphenated_uuid(text)
+
+
+_CHANGEABLE = IronicFacts(bios={"LogicalProc": BiosSetting()})
+_FIXED = IronicFacts(bios={"LogicalProc": BiosSetting(changeable=False)})
 
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        (IronicFacts(bios={"LogicalProc": BiosSetting()}), True),
-        (
-            IronicFacts(bios={"LogicalProc": BiosSetting(changeable=False)}),
-            False,
-        ),
+        (_CHANGEABLE, True),
+        (_FIXED, False),
         (IronicFacts(bios_interface="no-bios"), False),
         # Not read, or not now: absence of knowledge.
         (IronicFacts(bios_interface="redfish"), None),
         (IronicFacts(), None),
     ],
+    ids=["changeable", "fixed", "no-bios", "not read", "not now"],
 )
 def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     facts: IronicFacts, *, expected: bool | None
@@ -294,54 +315,48 @@ def test_hyperthreading_is_not_reported_until_ironic_has_read_the_bios_settings(
     """A trait that is there stays, and so does an earlier report, until the
     node is known to lack it.
     """
-    trait, others = "HW_CPU_HYPERTHREADING", BY_NAME["image_type"].traits
-    goal, known = (
-        goal_of(each, map(marker_key, ((trait,), others)), Mode.BESIDE)
-        for each in (facts, IronicFacts(bios={"LogicalProc": BiosSetting()}))
-    )
-    reported = with_traits(frozenset(), known)
-    assert with_traits(reported, goal) == reported - (
-        {trait, *_note(trait)} if expected is False else set()
-    )
-    assert with_traits(reported, withdrawn(goal, Mode.ALONE)) == frozenset()
+    trait = "HW_CPU_HYPERTHREADING"
+    others = BY_NAME["image_type"].traits
+    keys = {marker_key((trait,)), marker_key(others)}
+    goal = goal_of(facts, keys, Mode.BESIDE)
     assert goal.traits.get(trait) is expected
-    found = with_traits(
-        frozenset((trait,)) if expected is None else frozenset(), goal
-    )
+    reported = with_traits(_NOTHING, goal_of(_CHANGEABLE, keys, Mode.BESIDE))
+    gone = {trait, *_note(trait)} if expected is False else set()
+    assert with_traits(reported, goal) == reported - gone
+    assert with_traits(reported, withdrawn(goal, Mode.ALONE)) == _NOTHING
+    present = {trait} if expected is None else set()
+    found = with_traits(frozenset(present), goal)
     assert (trait in found) is (expected is not False)
-    assert keys_in(REPORTED, found) == {
-        marker_key(others),
-        *([] if expected is None else [marker_key((trait,))]),
-    }
+    if expected is None:
+        keys.remove(marker_key((trait,)))
+    assert keys_in(REPORTED, found) == keys
     # What Nova's driver reports of the node.
-    assert (
-        capability_traits(facts).keys() - goal.traits.keys() - {trait}
-        <= others | facts.templates.found_traits
-    )
+    unmanaged = capability_traits(facts).keys() - goal.traits.keys() - {trait}
+    assert unmanaged <= others | facts.templates.found_traits
 
 
-def test_host_that_is_not_configured_by_request_answers_with_one_key_for_all_templates() -> (
-    None
-):
+_TURBO = Trait("CUSTOM_TURBO")
+_DELL = Variant(node={"vendor": "dell*"})
+_TEMPLATES = Templates((Template("turbo", "on", (_TURBO,), (_DELL,)),))
+_KEY = marker_key((_TURBO,))
+
+
+def test_traits_of_a_template_are_a_group_with_a_key_of_its_own() -> None:
+    traits = frozenset({_TURBO})
+    keys = frozenset({_KEY, NOT_CONFIGURED})
+    group = TraitGroup("deploy-config", traits, keys, traits)
+    assert group in trait_groups(_TEMPLATES, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("facts", "reported"),
+    [(KVM, NOT_CONFIGURED), (IronicFacts(bios_interface="no-bios"), _KEY)],
+    ids=["host", "node in Ironic"],
+)
+def test_host_that_is_not_configured_by_request_answers_with_one_key_for_all_templates(
+    facts: HostFacts, reported: str
+) -> None:
     """A node in Ironic answers for each trait, even if it has none."""
-    trait = Trait("CUSTOM_TURBO")
-    templates = Templates(
-        (
-            Template(
-                "turbo", "on", (trait,), (Variant(node={"vendor": "dell*"}),)
-            ),
-        )
-    )
-    alone, keys = (
-        frozenset((trait,)),
-        frozenset((marker_key((trait,)), NOT_CONFIGURED)),
-    )
-    assert TraitGroup("deploy-config", alone, keys, alone) in trait_groups(
-        templates, frozenset()
-    )
-    for facts, found in (
-        (KVM, {NOT_CONFIGURED}),
-        (IronicFacts(bios_interface="no-bios"), keys - {NOT_CONFIGURED}),
-    ):
-        goal = goal_of(replace(facts, templates=templates), keys, Mode.BESIDE)
-        assert keys_in(REPORTED, with_traits(frozenset(), goal)) == found
+    facts = replace(facts, templates=_TEMPLATES)
+    goal = goal_of(facts, {_KEY, NOT_CONFIGURED}, Mode.BESIDE)
+    assert keys_in(REPORTED, with_traits(_NOTHING, goal)) == {reported}

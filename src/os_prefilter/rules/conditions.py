@@ -74,13 +74,13 @@ class RuleCondition:
 
     def holds(self, value: object) -> bool:
         """Return whether a request's value matches."""
-        if not is_set(value):
+        return self.matches(read_value(*self.key, self.in_list, value))
+
+    def matches(self, found: frozenset[ConditionValue] | None) -> bool:
+        """Return whether the result of :func:`read_value` matches."""
+        if found is None:
             return False
-        if not self.values:
-            return True
-        items = items_of(value) if self.in_list else value
-        found = readings(self.place, self.name, items)
-        return not self.values.isdisjoint(found)
+        return not self.values or not self.values.isdisjoint(found)
 
     def __str__(self) -> str:
         if not self.values:
@@ -111,9 +111,8 @@ class RuleSubject:
         self._request = request
         self._required_before = required_before
         # Once for all rules: a tenant's text may be long.
-        self._values: dict[tuple[str, str], object] = {}
         self._readings: dict[
-            tuple[str, str, bool], frozenset[ConditionValue]
+            tuple[str, str, bool], frozenset[ConditionValue] | None
         ] = {}
 
     def all_of(self, place: str) -> Collection[str]:
@@ -126,37 +125,23 @@ class RuleSubject:
             return self._request.scheduler_hints.keys()
         return ("",)
 
-    def value_of(self, place: str, name: str) -> object:
-        """Return the value under a name; None if it is not set.
-
-        Hints and traits have a tuple of values.
-        """
-        key = place, name
-        if key not in self._values:
-            self._values[key] = self._read(place, name)
-        return self._values[key]
-
     def readings_of(
         self,
         place: str,
         name: str,
         in_list: bool,  # noqa: FBT001 - of a key
-    ) -> frozenset[ConditionValue]:
-        """Return the values of a file that a request's value matches.
-
-        With ``in_list``, the values that one of its items matches.
-        """
+    ) -> frozenset[ConditionValue] | None:
+        """Return what :func:`read_value` makes of the request's value."""
         key = place, name, in_list
         if key not in self._readings:
-            value = self.value_of(place, name)
-            # All of it: behind a bound, a tenant could hide an item that a
-            # rule names.
-            self._readings[key] = frozenset(
-                readings(place, name, items_of(value) if in_list else value)
-            )
+            self._readings[key] = read_value(*key, self.value_of(place, name))
         return self._readings[key]
 
-    def _read(self, place: str, name: str) -> object:
+    def value_of(self, place: str, name: str) -> object:
+        """Return the value under a name; None if it is not set.
+
+        Hints and traits have a tuple of values.
+        """
         request = self._request
         value: object
         if place == EXTRA_SPEC:
@@ -202,16 +187,10 @@ class RuleSubject:
 
     def meets(self, clause: Clause) -> bool:
         """Return whether all conditions hold."""
-        return all(map(self._holds, clause))
-
-    def _holds(self, condition: RuleCondition) -> bool:
-        # As RuleCondition.holds, with what was read for other rules.
-        if not is_set(self.value_of(*condition.key)):
-            return False
-        if not condition.values:
-            return True
-        found = self.readings_of(*condition.key, condition.in_list)
-        return not condition.values.isdisjoint(found)
+        return all(
+            each.matches(self.readings_of(*each.key, each.in_list))
+            for each in clause
+        )
 
     def describe(self, clause: Clause) -> str:
         """Return what matches the conditions, in the words of the file."""
@@ -236,7 +215,7 @@ class RuleSubject:
 
         The words of the request are never shown.
         """
-        readings = self.readings_of(*condition.key, condition.in_list)
+        readings = self.readings_of(*condition.key, condition.in_list) or ()
         found = sorted(
             condition.values.intersection(readings), key=format_value
         )[:1]
@@ -255,9 +234,22 @@ def describe_clauses(clauses: Sequence[Clause]) -> str:
     return " or ".join(f"({text})" for text in texts)
 
 
-def is_set(value: object) -> bool:
-    """Return whether a value is set; as in Nova, an empty one is not."""
-    return value is not None and value not in ("", ())
+def read_value(
+    place: str,
+    name: str,
+    in_list: bool,  # noqa: FBT001 - of a key
+    value: object,
+) -> frozenset[ConditionValue] | None:
+    """Return the values of a file that match; None if nothing is set.
+
+    With ``in_list``, the values that match one of its items.
+    """
+    # As in Nova, an empty value is not set.
+    if value is None or value in ("", ()):
+        return None
+    # All of it: behind a bound, a tenant could hide an item that a rule names.
+    items = items_of(value) if in_list else value
+    return frozenset(readings(place, name, items))
 
 
 def items_of(value: object) -> object:

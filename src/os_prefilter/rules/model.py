@@ -178,11 +178,11 @@ class RuleSet:
         for (place, in_list), by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
             for name in by_name.keys() & subject.all_of(place):
-                if not conditions.is_set(subject.value_of(place, name)):
+                readings = subject.readings_of(place, name, in_list)
+                if readings is None:
                     continue
                 by_value = by_name[name]
                 found.update(by_value.get(None, ()))
-                readings = subject.readings_of(place, name, in_list)
                 for value in by_value.keys() & readings:
                     found.update(by_value[value])
         matches = []

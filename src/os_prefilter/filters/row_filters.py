@@ -5,7 +5,7 @@
 Which rows each requires, the rows say (``required_by``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,8 +23,20 @@ from os_prefilter.vocabulary.options import Options
 def _require_rows_of(
     name: str, summary: str, declaration: Declaration = NOTHING_SPECIAL
 ) -> Callable[..., Requirements]:
+    # One pipeline has one.
+    @lru_cache(maxsize=16)
+    def with_declared(options: Options) -> Options:
+        # Enabling a filter says that hosts report the traits that it declares,
+        # whatever reported_traits says.
+        traits = tuple(declaration.traits(options))
+        if not traits:
+            return options
+        reported = (*options.reported_traits, *traits)
+        return replace(options, reported_traits=reported)
+
     def require(request: Request, *, options: Options) -> Requirements:
-        return require_rows(request, rows_of(request, name), options)
+        rows = rows_of(request, name)
+        return require_rows(request, rows, with_declared(options))
 
     require.__name__ = name
     require.__doc__ = summary
@@ -39,15 +51,7 @@ ephemeral_encryption = _require_rows_of(
     "ephemeral_encryption",
     "Require encryption of ephemeral disks, and its format if one is named.",
 )
-# By the spec support-hpet-on-guest and the decision on traits as
-# configuration. A request names the property hw_time_hpet ("explicit config,
-# implicit trait") or the trait itself: in the image, in the flavor or in one
-# of its groups that describes the host. Guest settings switch the timer on for
-# both; Nova's own driver reads the property alone. In the group of a GPU, the
-# trait would be one of the GPU. Enabling this filter says that hosts report
-# the trait, and its qualified ones for guests of an emulated architecture,
-# whatever reported_traits says.
-_TRAITS = (
+_HPET_TRAITS = (
     HPET,
     *(
         qualified
@@ -57,25 +61,22 @@ _TRAITS = (
 )
 
 
-# One pipeline has one.
-@lru_cache(maxsize=16)
-def _with_hpet(options: Options) -> Options:
-    return replace(
-        options, reported_traits=(*options.reported_traits, *_TRAITS)
-    )
+def _reported_hpet_traits(options: Options) -> Iterable[str]:
+    every = replace(options, reported_traits=_HPET_TRAITS)
+    return filter(every.reports, _HPET_TRAITS)
 
 
-@Declaration(
-    traits=lambda options: filter(_with_hpet(options).reports, _TRAITS)
+# By the spec support-hpet-on-guest and the decision on traits as
+# configuration. A request names the property hw_time_hpet ("explicit config,
+# implicit trait") or the trait itself: in the image, in the flavor or in one
+# of its groups that describes the host. Guest settings switch the timer on for
+# both; Nova's own driver reads the property alone. In the group of a GPU, the
+# trait would be one of the GPU.
+hpet = _require_rows_of(
+    "hpet",
+    "Require the trait of the timer on the host.",
+    Declaration(traits=_reported_hpet_traits),
 )
-def hpet(request: Request, *, options: Options) -> Requirements:
-    """Require the trait of the timer on the host.
-
-    :raises FlavorImageConflict: if it is both required and forbidden.
-    """
-    return require_rows(request, rows_of(request, "hpet"), _with_hpet(options))
-
-
 image_type = _require_rows_of(
     "image_type",
     "Require COMPUTE_IMAGE_TYPE_*: the image's disk format.",

@@ -311,7 +311,7 @@ _WRONG: dict[str, dict[str, Any]] = {
         "flavor": {},
         "image_meta": {"properties": {"a": "b"}},
     },
-    "image: 'hw_vif_model' stands beside": {
+    "image: 'hw_vif_model' is not among": {
         "flavor": {},
         "image": {"disk_format": "raw", "hw_vif_model": "igb"},
     },

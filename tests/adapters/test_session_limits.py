@@ -244,7 +244,7 @@ def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_d
 def test_token_that_cannot_be_read_is_an_error_of_the_login(
     token: Any, headers: dict[str, str]
 ) -> None:
-    """Of a Keystone that does not answer as Keystone does."""
+    """Of a Keystone that does not respond as Keystone does."""
     body = json.dumps({"token": token}).encode()
     failed = pytest.raises(
         ConfigurationError, match="the login at Keystone failed"

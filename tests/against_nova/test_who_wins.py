@@ -203,7 +203,7 @@ def test_equal_numbers_of_redirected_ports_are_refused_where_nova_builds_the_gue
         with pytest.raises(
             NeverStarts,
             match=(
-                "beside flavor extra spec hw:redirected_usb_ports. Set"
+                "with flavor extra spec hw:redirected_usb_ports. Set"
                 " hw_redirected_usb"
             ),
         ):
@@ -218,7 +218,7 @@ def test_equal_numbers_of_redirected_ports_are_refused_where_nova_builds_the_gue
             both, replace(KVM, built_by_nova=True, spice_enabled=True)
         )
         assert (
-            "none has it beside flavor extra spec hw:redirected_usb_ports; set"
+            "none has it with flavor extra spec hw:redirected_usb_ports; set"
             in found.reason
         )
     assert _nova(row, "0", "0") == 0

@@ -188,7 +188,7 @@ _WRONG = [
     ("--nova-conf {tmp}/owner --provider x", "option owner_trait"),
     (
         "--nova-conf {tmp}/down --provider x",
-        "Placement did not answer GET /traits",
+        "Placement did not respond to GET /traits",
     ),
     ("--nova-conf {conf} --provider=", "--provider: the value is empty"),
     (

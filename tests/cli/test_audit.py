@@ -245,7 +245,7 @@ def test_progress_is_shown_only_on_a_terminal() -> None:
     for stream in (terminal, file):
         with progress_on(stream) as progress:
             progress("images", 7, None)
-            progress("kinds of images", 2, 5)
-    assert "kinds of images" in terminal.getvalue()
+            progress("groups of images", 2, 5)
+    assert "groups of images" in terminal.getvalue()
     assert "2/5" in terminal.getvalue()
     assert file.getvalue() == ""

@@ -548,17 +548,17 @@ def test_document_of_another_kind_is_named(
                 "container_format": "bare",
                 "hw_disk_bus": "ide",
             },
-            "'hw_disk_bus' stands beside",
+            "'hw_disk_bus' is among",
         ),
         (
             "api",
             {"disk_format": "qcow2", "status": "active", "acme_tag": "x"},
-            "'acme_tag' stands beside",
+            "'acme_tag' is among",
         ),
         (
             "both",
             {"disk_format": "raw", "properties": {}, "hw_disk_bus": "ide"},
-            "'hw_disk_bus' stands beside",
+            "'hw_disk_bus' is among",
         ),
         (
             "snapshot",

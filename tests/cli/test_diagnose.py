@@ -496,5 +496,5 @@ def test_progress_of_a_diagnosis_is_shown_on_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     assert main(["diagnose", "--example", "impossible", "-f", "json"]) == 2
-    assert "kinds of hosts" in terminal.getvalue()
+    assert "groups of hosts" in terminal.getvalue()
     json.loads(capsys.readouterr().out)

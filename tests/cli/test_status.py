@@ -234,7 +234,7 @@ def test_standard_trait_that_placement_lacks_gives_a_warning_that_names_it(
         " (image_metadata, sound_model)"
     )
     assert details.startswith(f"Placement does not know {names}.")
-    assert "a newer os-traits beside Placement" in details
+    assert "a newer os-traits in Placement's" in details
 
 
 def test_placement_that_is_too_old_fails_with_both_microversions(
@@ -272,7 +272,7 @@ def test_url_of_another_service_is_no_placement(
     code, details = check(_enabled(server, "hpet"))["Placement API"]
     assert code == FAILURE
     assert details.startswith(
-        "Placement did not answer GET /: the response is not that of a"
+        "Placement did not respond to GET /: the response is not that of a"
         " Placement"
     )
 
@@ -280,7 +280,10 @@ def test_url_of_another_service_is_no_placement(
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        (f"{_STATIC}http://127.0.0.1:1\n", "Placement did not answer GET /: "),
+        (
+            f"{_STATIC}http://127.0.0.1:1\n",
+            "Placement did not respond to GET /: ",
+        ),
         ("", "it has no section [placement]"),
     ],
 )
@@ -305,7 +308,7 @@ project_domain_id = d
 
 
 def test_silent_login_shows_no_password(conf: Path, capsys: Capture) -> None:
-    """keystoneauth1 would log the URL of a Keystone that does not answer."""
+    """keystoneauth1 would log the URL of a Keystone that does not respond."""
     silent = (
         "auth_type = password\nauth_url = http://nova:hunter2@127.0.0.1:9/v3\n"
     )

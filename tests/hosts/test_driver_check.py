@@ -480,7 +480,7 @@ def test_value_beside_which_no_guest_of_nova_starts_is_refused_with_advice() -> 
     iso = RequestSpec(Flavor(), Image(disk_format="iso", properties=emulated))
     (found,) = unsupported(iso, novas)
     reason = (
-        "none has it beside image field disk_format=iso; set hw_cdrom_bus=scsi"
+        "none has it with image field disk_format=iso; set hw_cdrom_bus=scsi"
         " as well"
     )
     assert found.reason == f"as Nova builds the guest, {reason}"
@@ -514,7 +514,7 @@ def test_secure_boot_of_a_guest_of_nova_without_uefi_is_refused_with_what_to_set
     except UnsupportedByHost as error:
         refused = str(error)
     reason = (
-        "as Nova builds the guest, none has it beside an image without"
+        "as Nova builds the guest, none has it with an image without"
         " hw_firmware_type"
     )
     assert reason in refused
@@ -730,7 +730,7 @@ _NOVAS = replace(
     nova_release=34,
 )
 _OLD_MACHINE = "it gets a device (vmcoreinfo) that QEMU has"
-_NO_BITS = "libvirt takes no number of bits beside"
+_NO_BITS = "libvirt takes no number of bits with"
 _NEVER_STARTS: list[tuple[Properties, str, str]] = [
     (
         {"hw_machine_type": "pc-i440fx-2.4"},

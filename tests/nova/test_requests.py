@@ -249,7 +249,7 @@ def test_usb_device_of_a_guest_that_may_have_no_controller_is_noted(
     )
     our_entry()(user_context(), spec)
     note = (
-        "flavor extra spec hw:sound_model=usb: beside image property"
+        "flavor extra spec hw:sound_model=usb: with image property"
         " hw_input_bus=virtio a guest of Nova may not start; set"
         " hw_usb_model=qemu-xhci as well"
     )
@@ -281,7 +281,7 @@ def test_secure_boot_of_an_x86_guest_without_uefi_is_rejected_with_what_to_set(
     assert (
         str(raised.value)
         == "Scheduling failed: No guest of Nova has image property"
-        f" os_secure_boot=required beside {named}. Set"
+        f" os_secure_boot=required with {named}. Set"
         " hw_firmware_type=uefi as well, or change one of the two."
     )
     assert len(f"No valid host was found. {raised.value}".encode()) <= 255

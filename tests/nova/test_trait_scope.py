@@ -84,7 +84,7 @@ def test_scheduler_mirrors_traits_while_there_is_no_nested_provider(
 def test_tree_of_one_compute_node_in_each_cell_is_looked_at_first(
     start: Start, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cell that does not answer is left out: the list of all nested
+    """A cell that does not respond is left out: the list of all nested
     providers decides.
     """
     nodes = {

@@ -34,7 +34,7 @@ _OURS = f"os-prefilter {version('os-prefilter')}"
             "99.0.0",
             (
                 "a new request filter of Nova with the purpose of one of ours"
-                " runs beside it"
+                " runs as well"
             ),
         ),
     ],

@@ -185,7 +185,7 @@ class Facts(RuleBasedStateMachine):
         self.fact.wait(query)
         self.was_tried |= query in self.not_ended
         if query is self.under_way and not self.may_take_long:
-            self.expect_failure("no answer in inf seconds")
+            self.expect_failure("no response in inf seconds")
 
     @precondition(lambda self: self.not_ended)
     @rule(

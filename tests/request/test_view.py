@@ -234,7 +234,7 @@ def test_part_with_none_of_the_fields_is_refused(
 
 def test_property_beside_the_properties_of_an_image_is_refused() -> None:
     image: Any = SdkImage(hw_vif_model="igb", disk_format="raw")
-    problem = "its image has 'hw_vif_model' beside its properties"
+    problem = "its image has 'hw_vif_model' outside its properties"
     _check_refused(_SPEC(Flavor(), image), problem)
 
 

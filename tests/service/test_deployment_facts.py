@@ -75,7 +75,7 @@ def test_no_request_waits_longer_than_patience_and_a_late_result_is_used(
     assert queries == [1]
     assert [record.getMessage() for record in caplog.records] == [
         (
-            "Failed to read the deployment fact f (no answer in 0.05 seconds);"
+            "Failed to read the deployment fact f (no response in 0.05 seconds);"
             " keeping 'unknown' until it can be read."
         ),
         "The deployment fact f can be read again.",
@@ -126,7 +126,7 @@ def test_request_waits_once_for_all_that_hangs(
     service.apply(spec)
     assert 0.2 <= time.monotonic() - begun < 0.55
     may_end.set()
-    assert "(no answer in 0.2 seconds)" in caplog.text
+    assert "(no response in 0.2 seconds)" in caplog.text
     assert "kept_machine_type did not respond in 0.2 seconds" in caplog.text
     assert "has_new_flavor did not respond in 0.2 seconds" in caplog.text
 

@@ -131,7 +131,7 @@ _BROKEN = [
             ' request.image_property("acme") == "yes" else NOTHING'
         ),
         (
-            "gave another answer to acme=True than to acme='yes'. Read"
+            "returned another result for acme=True than for acme='yes'. Read"
             " booleans with os_prefilter.as_boolean."
         ),
     ),
@@ -159,7 +159,7 @@ _BROKEN_NOVA = [
             'request_spec.image.properties["acme"] is True and'
             ' request_spec.root_required.add("CUSTOM_A")'
         ),
-        "gave another answer to acme=True than to acme='yes'",
+        "returned another result for acme=True than for acme='yes'",
     ),
     (
         "nothing_outside",

@@ -94,7 +94,7 @@ def schedule(
     except PlacementUnavailable as error:
         LOG.error("%s", error)  # noqa: TRY400 - it is one line, and no traceback says more
         return "503 Service Unavailable", {
-            "error": "Placement does not answer; try again later."
+            "error": "Placement does not respond; try again later."
         }
     except PrefilterError:
         # Not the user's fault. The request is not scheduled: without the

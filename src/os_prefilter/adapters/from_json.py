@@ -173,7 +173,7 @@ schema self size status stores tags updated_at virtual_size visibility
 
 
 _KINDS = (
-    # Before all others: in Glance's API a property of any name stands beside
+    # Before all others: in Glance's API a property of any name is among
     # these.
     ("an image", ("disk_format", "container_format")),
     ("a volume", ("bootable", "size")),
@@ -197,7 +197,7 @@ _KINDS = (
 """What a document is -> the fields that it has; the first that fits."""
 _VOLUME_ADVICE = (
     " What its volume_image_metadata has are properties of an image: write"
-    " them under properties, and its disk_format beside them."
+    " them under properties, and its disk_format next to them."
 )
 
 
@@ -233,7 +233,7 @@ def not_of_kind(
 
 
 def properties_beside_fields(image: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties in the form of Glance's API, beside the fields."""
+    """Return the properties that are among the fields, as in Glance's API."""
     fields = _IMAGE_FIELDS.split()
     return {name: value for name, value in image.items() if name not in fields}
 
@@ -291,7 +291,7 @@ def image_from(
     if loose:
         raise DocumentError(
             path,
-            f"{quote(loose)} stands beside its fields, as in Glance's API."
+            f"{quote(loose)} is among its fields, as in Glance's API."
             " Give the output of 'openstack image show -f json', or move it"
             " into properties.",
         )
@@ -351,7 +351,7 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
         if loose:
             raise DocumentError(
                 path,
-                f"image: {quote(loose)} stands beside its properties. Move it"
+                f"image: {quote(loose)} is not among its properties. Move it"
                 " into properties.",
             )
     for name in OTHER_IMAGE_NAMES:

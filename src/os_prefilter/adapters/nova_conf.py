@@ -243,7 +243,7 @@ def unsupported_nova() -> str:
     if release > NEWEST_NOVA:
         advice = (
             "a new request filter of Nova with the purpose of one of ours runs"
-            " beside it. Upgrade os-prefilter."
+            " as well. Upgrade os-prefilter."
         )
     return (
         f"{tested}, not with Nova {version('nova')}. The filters run all the"

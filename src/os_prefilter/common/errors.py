@@ -201,8 +201,8 @@ class NeverStarts(ContradictingSources):
     """Two values that no guest has together, as Nova builds it."""
 
     text = (
-        "No guest of Nova has {} beside {}. Set {} as well, or change one of"
-        " the two."
+        "No guest of Nova has {} with {}. Set {} as well, or change one of the"
+        " two."
     )
 
 
@@ -482,7 +482,7 @@ class PlacementUnavailable(PlacementError):
 
     def __init__(self, what: str, reason: object) -> None:
         super().__init__(
-            f"Placement did not answer {what}: {reason}. Check that the"
+            f"Placement did not respond to {what}: {reason}. Check that the"
             " service runs, then try again."
         )
 
@@ -513,9 +513,9 @@ class UnknownTraits(PlacementError):
         self.traits = sorted(traits)
         super().__init__(
             f"Placement does not know: {', '.join(self.traits)}. A standard"
-            " trait needs a newer os-traits beside Placement (then restart"
-            " it); a CUSTOM_ trait is created with 'openstack trait create"
-            " NAME'."
+            " trait needs a newer os-traits in Placement's environment (then"
+            " restart it); a CUSTOM_ trait is created with 'openstack trait"
+            " create NAME'."
         )
 
 
@@ -546,5 +546,5 @@ class GenerationConflict(PlacementError):
 class IronicError(PrefilterError):
     """Ironic failed to serve a request.
 
-    Its kinds are in :mod:`os_prefilter.adapters.ironic.errors`.
+    Its subclasses are in :mod:`os_prefilter.adapters.ironic.errors`.
     """

@@ -29,7 +29,7 @@ A thousand rules have 200 KiB, a thousand hosts 300 KiB.
 """
 MAX_DEPTH = 40
 MAX_VALUES = 1_000_000
-"""The most values of a document, with those that aliases repeat."""
+"""The most values of a document, counting each repetition by an alias."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
@@ -176,8 +176,7 @@ def _check_shape(text: str) -> None:
             values_by_anchor[anchor] = values - before
         if values > MAX_VALUES:
             raise _refusal(
-                f"more than {MAX_VALUES} values, with those that aliases"
-                " repeat",
+                f"more than {MAX_VALUES} values, counting what aliases repeat",
                 event.start_mark,
             )
 

@@ -72,6 +72,6 @@ def _note_missing_bits(request: Request, options: Options) -> Requirements:
         return NOTHING
     reason = (
         "without hw_maxphysaddr_bits it starts with libvirt 9.2 and newer"
-        " alone, which no trait tells; set it"
+        " alone, which no trait shows; set it"
     )
     return Requirements(notes=(Note(str(mode.source), reason, warn=True),))

@@ -168,7 +168,7 @@ class _Check:
         for pair, other in relations.incompatible:
             if not pair.on or self._lacks(pair.on, required=False):
                 reason = (
-                    f"as Nova builds the guest, none has it beside {other};"
+                    f"as Nova builds the guest, none has it with {other};"
                     f" set {asked.advice_of(pair)} as well"
                 )
                 yield Unsupported(*choice.source[:2], reason)

@@ -109,7 +109,7 @@ def compute_nodes_of(context: Any, hosts: Iterable[str]) -> set[str]:
 def minimum_compute_version(context: Any) -> int:
     """Return the lowest service version of all nova-computes.
 
-    :raises nova.exception.CellTimeout: if a cell does not answer: its computes
+    :raises nova.exception.CellTimeout: if a cell does not respond: its nodes
         may be old.
     """
     with lock_of(_CELLS):

@@ -124,7 +124,7 @@ class PartReaders(dict[Any, _Read]):
 
     :param kind: this library's class
     :param names: the fields, as Nova names them
-    :param others: this library's name of those that it names differently
+    :param others: this library's names of fields that it names differently
     """
 
     def __init__(

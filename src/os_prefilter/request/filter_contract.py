@@ -64,9 +64,9 @@ class Declaration:
     Besides those of the vocabulary that the options let it require.
     """
     other_traits: Callable[[Options], Iterable[str]] = lambda _options: ()
-    """Returns the other traits that it may name: Placement must know them.
+    """Returns the other traits that it may name, such as forbidden ones.
 
-    Such as those that it forbids.
+    Placement must know them.
     """
 
     excludes: str = ""

@@ -47,7 +47,7 @@ _CUTOFF = 0.85
 OF_HOSTS = frozenset(
     ("architecture", "cpu_thread_policy", "hypervisor_type", "vm_mode")
 )
-"""Rows about the host itself: naming their trait needs no property beside it.
+"""Rows about the host itself: naming their trait needs no property as well.
 """
 
 
@@ -203,7 +203,7 @@ def _notes_on_incompatible_values(request: Request) -> Iterator[Note]:
                 present = value_of(request, row_named(pair.unless[0][0]))
                 how = f"instead of {present.value}" if present else "as well"
                 reason = (
-                    f"beside {other} a guest of Nova may not start; set"
+                    f"with {other} a guest of Nova may not start; set"
                     f" {advice_of(pair)} {how}"
                 )
                 yield Note(str(found.source), reason, warn=True)

@@ -368,7 +368,7 @@ def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
         return
     if mode.value == "passthrough":
         reason = (
-            "libvirt takes no number of bits beside maxphysaddr_mode"
+            "libvirt takes no number of bits with maxphysaddr_mode"
             " passthrough; remove one of the two"
         )
         yield bits.place, quote(bits.value), reason

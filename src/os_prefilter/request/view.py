@@ -163,7 +163,7 @@ def _problem_of_image(spec: Any, image: Any) -> str:
         }
     )
     text = (
-        f"its image has {quote(loose)} beside its properties;"
+        f"its image has {quote(loose)} outside its properties;"
         " os_prefilter.Image takes them as properties"
     )
     return text if loose else ""

@@ -182,7 +182,7 @@ def defer(
 ) -> Adjust:
     """Return an adjustment that defers requirements.
 
-    It leaves those that exclude no capable host.
+    Requirements that exclude no capable host stay.
 
     A filter with its own gate waits for that, and one that is written the Nova
     way changes the request itself.

@@ -293,7 +293,7 @@ class Fact:
             # Later requests do not wait as long again.
             self._tried = True
             if self._query is query and not query.may_take_long:
-                self._log_failure(f"no answer in {self._patience:g} seconds")
+                self._log_failure(f"no response in {self._patience:g} seconds")
 
     def expire(self) -> None:
         """Make the next request query the value again."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Traits that hosts are to report: those that the filters may require.
+"""Traits that hosts are to report: all that the filters may require.
 
 Placement sends every trait of a host with each candidate, so a trait that no
 request can require is not reported.
@@ -67,7 +67,7 @@ def traits_to_create(
 ) -> frozenset[str]:
     """Return the ``CUSTOM_`` traits that must exist in Placement.
 
-    They are the traits of these filters, and those that mark what is wanted.
+    They are the traits of these filters, and the markers of what is wanted.
 
     Placement refuses a query with a trait that it does not know.
     """

@@ -13,7 +13,7 @@ Other packages may add rows (:mod:`os_prefilter.vocabulary.plugin_rows`). They
 are loaded at the first use of :func:`table`, not when this library is
 imported, because such a package imports :mod:`os_prefilter.vocabulary.model`.
 
-Values are those that Nova 34 accepts (``nova/objects/fields.py``,
+It has the values that Nova 34 accepts (``nova/objects/fields.py``,
 ``nova/network/model.py``); names without the prefix ``CUSTOM_`` are those of
 os-traits 3.9. A test compares the table with both.
 """

@@ -44,7 +44,7 @@ def deadline(limit: float) -> Iterator[None]:
     def end(_number: int, _frame: object) -> None:
         raise PrefilterError(
             f"the command was ended after {limit:g} seconds: a service of the"
-            " cloud answers slowly, or not at all. Try again, or read a"
+            " cloud responds slowly, or not at all. Try again, or read a"
             " snapshot taken at a better time with --hosts."
         )
 

@@ -82,7 +82,7 @@ def read_fleet(
         with three requests a provider
     :param progress: called in this thread with the number of finished requests
         and of all known ones
-    :raises PlacementError: Placement does not answer, or not as Placement
+    :raises PlacementError: Placement does not respond, or not as Placement
         does; no request is repeated
     """
     known = {each.uuid: _printable(each) for each in aggregates}

@@ -251,7 +251,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         """Return the servers of the file, or of the cloud.
 
         :raises DocumentError: if their file is wrong
-        :raises PrefilterError: if the cloud does not answer
+        :raises PrefilterError: if the cloud does not respond
         """
         if self.servers:
             return read_servers(str(self.servers), broken)

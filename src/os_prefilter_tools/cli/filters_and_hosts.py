@@ -123,7 +123,7 @@ class FiltersAndHosts:
         :param progress: called with the number of these requests that are
             done, and of all
         :raises DocumentError: if its file is wrong.
-        :raises PrefilterError: if the cloud does not answer.
+        :raises PrefilterError: if the cloud does not respond.
         """
         if self.hosts:
             fleet, where = load_fleet(self.hosts), escape_line(self.hosts)
@@ -365,7 +365,7 @@ def _facts_of(
         ReadReports,
     )
 
-    # At once: a cloud that does not answer is an error of the command.
+    # At once: a cloud that does not respond is an error of the command.
     owned = OwnerCoverage(hosts, options.owner_trait)()
     if context:
         facts[AGGREGATES] = lambda _context: _host_aggregates(context)

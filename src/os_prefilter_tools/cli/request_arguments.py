@@ -184,7 +184,7 @@ def image_named(name: str, context: Context) -> Image:
     """Return the image in a file, else of this name or ID in the cloud.
 
     :raises DocumentError: if there is none, or several.
-    :raises PrefilterError: if the cloud does not answer.
+    :raises PrefilterError: if the cloud does not respond.
     """
     if context.has_cloud and not is_file(name):
         from os_prefilter_tools.adapters.cloud import (  # noqa: PLC0415

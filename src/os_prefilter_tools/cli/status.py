@@ -222,8 +222,8 @@ class Checks(upgradecheck.UpgradeCommands):
                 f"Placement does not know {_of_filters(missing, standard)}."
                 " The filters do not require them, so that a request may get"
                 " a host that lacks the device. They come with a newer"
-                " os-traits beside Placement; 'os-prefilter vocabulary list'"
-                " has the releases."
+                " os-traits in Placement's environment; 'os-prefilter"
+                " vocabulary list' has the releases."
             )
         if custom:
             said.append(
@@ -297,7 +297,7 @@ class Checks(upgradecheck.UpgradeCommands):
             )
             return Result(
                 Code.WARNING,
-                f"Nova is not installed beside {escape_line(sys.executable)}."
+                f"Nova is not installed for {escape_line(sys.executable)}."
                 f" {advice}",
             )
         if outside := unsupported_nova():

@@ -86,8 +86,8 @@ def with_plenty(
 
     Of other classes they have none.
 
-    Without inventories, a root counts as having all classes, others as having
-    those that a root does not usually have.
+    Without inventories, a root counts as having all classes, other providers
+    as having the classes that a root does not usually have.
 
     :param any_size: count each root as having VCPU and MEMORY_MB, as if
         flavors of all sizes were requested
@@ -179,7 +179,7 @@ class HostIndex:
         """Return the index of a fleet as if its hosts were empty and large.
 
         :param conditions: all that :meth:`find_candidates` will get; hosts are
-            not told apart by anything else
+            distinguished by nothing else
         """
         conditions = tuple(conditions)
         classes = {

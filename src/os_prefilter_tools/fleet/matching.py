@@ -238,7 +238,7 @@ class _ProviderSearch:
         )
         # Whether it matters which of several equal providers serves a group.
         self._by_name = bool(demand.same_subtree) or not named
-        # A group that cannot be served alone cannot be served beside others.
+        # A group that cannot be served alone cannot be served with others.
         if not all(options for _, options in self._suffixed):
             return False
         found = self._serve_unsuffixed()
@@ -361,7 +361,7 @@ class _ProviderSearch:
     # -------------------------------------------------------------------------
 
     def _serve_unsuffixed(self) -> bool:
-        """Return whether the unsuffixed group fits beside what is taken."""
+        """Return whether the unsuffixed group fits into what is left."""
         group = self._demand.groups.get("")
         if group is None:
             return True
@@ -448,7 +448,7 @@ class _ProviderSearch:
     def _take(self, provider: Provider, resources: Mapping[str, int]) -> bool:
         """Take all resources from a provider, or none.
 
-        Return whether it has them beside what was taken before.
+        Return whether it still has them.
         """
         taken = self.taken[provider.uuid]
         for name, amount in resources.items():

@@ -80,7 +80,7 @@ class Fleet:
     hosts: tuple[Provider, ...]
     """The root providers.
 
-    Including those that only share their resources: see
+    Providers that only share their resources are among them: see
     :attr:`instance_hosts`.
     """
     taken_at: str = ""
@@ -107,7 +107,7 @@ class Fleet:
     def instance_hosts(self) -> tuple[Provider, ...]:
         """The :attr:`hosts` that can run instances.
 
-        All but those that only share their resources.
+        Providers that only share their resources are not among them.
         """
         return tuple(host for host in self.hosts if not _only_shares(host))
 

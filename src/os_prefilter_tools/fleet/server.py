@@ -81,7 +81,7 @@ _PLAIN_PORTS = frozenset(("normal", "virtio-forwarder"))
 def needs_of_ports(
     vnic_types: Iterable[str], *, has_resources: bool
 ) -> list[str]:
-    """Return what a server's ports require of a host beside a network.
+    """Return what a server's ports require of a host, apart from networks.
 
     :param vnic_types: the type of each port: ``binding:vnic_type`` of Neutron
     :param has_resources: some port has a guaranteed bandwidth or packet rate

@@ -92,7 +92,7 @@ def ask_placement(
 
     :param limit: the most candidates; None for all: a part of them could pass
         for all
-    :raises PlacementError: if Placement does not answer, or refuses the query.
+    :raises PlacementError: if Placement does not respond, or refuses the query
     :raises RequestRejected: for request groups that Placement refuses
     """
     notes = tuple(

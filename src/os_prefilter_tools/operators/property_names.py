@@ -97,7 +97,7 @@ def reason_without_row(name: str) -> str:
 def remarks_of_commands(
     request: Request, options: Options, enabled: Collection[str]
 ) -> Iterator[Note]:
-    """Yield what commands say of a request beside its filters' notes.
+    """Yield what commands note on a request, besides its filters' notes.
 
     As :func:`remarks_in_nova`.
     """
@@ -118,11 +118,11 @@ def notes_on_implied_devices(request: Request) -> Iterator[Note]:
     if not isinstance(distro, str) or not distro or not names:
         return
     if not has_libosinfo():
-        told = (
+        unknown = (
             "where nova-compute has libosinfo, it decides"
             f" {' and '.join(DEVICES)} if not set: not known here"
         )
-        yield Note("image property os_distro", told, warn=True)
+        yield Note("image property os_distro", unknown, warn=True)
     for name in implied_by(distro).keys() & names:
         given = (
             "where nova-compute has libosinfo, the guest has"

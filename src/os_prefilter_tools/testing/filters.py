@@ -124,7 +124,7 @@ def filter_conformance(
 
 
 class _EachFilter:
-    """The laws of filters of both kinds."""
+    """The laws of all filters, also of those in Nova's style."""
 
     pipeline: ClassVar[Service]
     filter: ClassVar[LoadedFilter]
@@ -177,8 +177,8 @@ class _EachFilter:
             problem = str(error)
         # Outside of the handler, so that no traceback of this kit is shown.
         return self._fail(
-            "must answer, or reject the request with a RequestRejected."
-            f" {problem}",
+            "must return Requirements, or reject the request with a"
+            f" RequestRejected. {problem}",
             spec,
         )
 
@@ -237,8 +237,8 @@ class _EachFilter:
         for spec, one, other in zip(self.requests, first, again, strict=True):
             if one != other:
                 what = (
-                    "gave another answer when it was called again, in another"
-                    f" order: {one} and then {other}"
+                    "returned another result when it was called again, in"
+                    f" another order: {one} and then {other}"
                 )
                 self._fail(
                     f"{what}. Keep no state, and read no clock and no random"
@@ -259,8 +259,8 @@ class _EachFilter:
                         self._answer(deepcopy(spec))
                     ):
                         what = (
-                            f"gave another answer to {name}={other!r} than to"
-                            f" {name}={value!r}"
+                            f"returned another result for {name}={other!r}"
+                            f" than for {name}={value!r}"
                         )
                         self._fail(
                             f"{what}. Read booleans with"

@@ -33,7 +33,7 @@ _EMULATED = ("x86_64", "i686", "aarch64", "armv7l", "s390x", "sparc")
 
 
 class Cloud(NamedTuple):
-    """What requirements depend on beside the request."""
+    """What requirements depend on apart from the request."""
 
     emulated: frozenset[str] = frozenset()
     """The option ``emulated_architectures``."""

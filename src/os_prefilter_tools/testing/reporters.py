@@ -138,7 +138,7 @@ class _Laws:
         except Exception as error:  # noqa: BLE001 - that is the test
             fail(
                 f"{_call(facts, question)} raises {type(error).__name__}:"
-                f" {error}. It must answer, with a reason."
+                f" {error}. It must return a reason, or an empty text."
             )
 
     def test_its_facts_name_the_driver(self, facts: HostFacts) -> None:

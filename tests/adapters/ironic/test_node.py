@@ -26,7 +26,9 @@ def test_refused_connection_and_silent_server_raise_ironic_unavailable() -> (
     """
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(IronicUnavailable, match="did not answer GET /v1"):
+        with pytest.raises(
+            IronicUnavailable, match="did not respond to GET /v1"
+        ):
             IronicNode.of(
                 connect(f"http://127.0.0.1:{port}", timeout=0.2), NODE
             )

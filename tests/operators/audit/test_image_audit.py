@@ -446,7 +446,7 @@ def test_audit_calls_progress_with_stage_count_and_total() -> None:
     assert calls == [
         ("images", 1, None),
         ("images", 2, None),
-        ("kinds of images", 1, 1),
+        ("groups of images", 1, 1),
     ]
 
 

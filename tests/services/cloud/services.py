@@ -145,7 +145,7 @@ class Service:
         until(
             self._answers,
             lambda: (
-                f"{self.name} does not answer:\n{self.program.log[-5000:]}"
+                f"{self.name} does not respond:\n{self.program.log[-5000:]}"
             ),
         )
 

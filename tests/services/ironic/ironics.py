@@ -114,7 +114,7 @@ class Ironic:
         """Wait until it answers."""
         until(
             lambda: _answers(self.url, self.program),
-            lambda: f"Ironic does not answer:\n{self.program.log[-5000:]}",
+            lambda: f"Ironic does not respond:\n{self.program.log[-5000:]}",
         )
 
     @contextmanager

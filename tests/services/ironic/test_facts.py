@@ -131,7 +131,9 @@ def test_bad_bios_response_raises_instead_of_reading_as_no_settings(
         proxy.before = lambda _method, path, answer=answer: (
             answer if "/bios" in path else None
         )  # type: ignore[misc]
-        wrong = pytest.raises(ProbeFailed, match="the answer has no list bios")
+        wrong = pytest.raises(
+            ProbeFailed, match="the response has no list bios"
+        )
         with pytest.raises(UnknownNode) if answer[0] == 404 else wrong:
             node.facts()
 

@@ -56,7 +56,7 @@ def test_stalled_ironic_raises_in_time_and_the_next_report_finishes_the_work(
     connection = connect(proxy.url, timeout=0.6)
     limit(connection.session)
     with pytest.raises(
-        IronicUnavailable, match="Ironic did not answer"
+        IronicUnavailable, match="Ironic did not respond"
     ) as error:
         start_thread(
             lambda: IronicNode.of(connection, node).report(

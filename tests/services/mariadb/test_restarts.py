@@ -112,7 +112,7 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
         for _ in range(2):
             watch.round()
             with pytest.raises(
-                PlacementError, match="Placement did not answer"
+                PlacementError, match="Placement did not respond"
             ):
                 ReadReports(client, EVERY_GROUP)()
         mariadb.start()

@@ -110,8 +110,8 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
     if not isinstance(settings, list):
         raise ProbeFailed(
             what,
-            f"the answer has no list bios but {quote(settings)}",
-            "Check what answers as Ironic.",
+            f"the response has no list bios but {quote(settings)}",
+            "Check which service responds as Ironic.",
         )
     return settings
 

@@ -418,7 +418,7 @@ def _kept(
 def _with(
     declared: list[dict[str, Any]], ours: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Merge our steps into those that an interface declares.
+    """Merge our steps into the steps that an interface declares.
 
     Our arguments and priorities replace those of the same step.
     """

@@ -28,8 +28,8 @@ class IronicUnavailable(IronicError):
     def __init__(self, what: str, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"Ironic did not answer {what}: {reason}. Check that the service"
-            " runs and is reachable, then try again."
+            f"Ironic did not respond to {what}: {reason}. Check that the"
+            " service runs and is reachable, then try again."
         )
 
 

@@ -242,11 +242,11 @@ class IronicNode:
         node = self._read()
         if node.traits is None:
             advice = (
-                "Check what answers as Ironic, and that its API, or the"
-                " client's, is not pinned below 1.37."
+                "Check which service responds as Ironic, and that its API, or"
+                " the client's, is not pinned below 1.37."
             )
             raise ProbeFailed(
-                "GET /v1/nodes/ID", "the answer has no traits", advice
+                "GET /v1/nodes/ID", "the response has no traits", advice
             )
         return node
 

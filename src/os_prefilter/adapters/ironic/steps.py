@@ -320,7 +320,7 @@ class Task:
             raise ProbeFailed(
                 "GET /v1/nodes/ID/bios",
                 str(error),
-                "Check what answers as Ironic.",
+                "Check which service responds as Ironic.",
             ) from error
 
     def _first_difference(self, found: Mapping[str, BiosSetting]) -> str:

@@ -469,8 +469,8 @@ def _by_host(
 ) -> dict[str, tuple[AllocationRequest, ...]]:
     """Return the allocation requests by root provider of the host.
 
-    Where one takes resources from several trees, those that only share their
-    resources are not the host.
+    Where one takes resources from several trees, a provider that only shares
+    its resources is not the host.
     """
     computing = {
         each["root_provider_uuid"]
@@ -519,7 +519,7 @@ def _list_in(document: Mapping[str, Any], name: str) -> list[Any]:
     found: list[Any] = document[name]
     is_one = is_trait_name if name == "traits" else _is_provider
     if not isinstance(found, list) or not all(map(is_one, found)):
-        raise TypeError(f"{name} is no list of what it should be")
+        raise TypeError(f"{name} is not a list of {name}")
     return found
 
 

@@ -328,7 +328,7 @@ def _mem_encryption_model(
     if facts.virt_type != "kvm":
         return "it needs virt_type kvm"
     if value == "amd-sev-es" and {value, "amd-sev-snp"} <= found:
-        return "the host has SEV-SNP, beside which Nova offers no SEV-ES"
+        return "the host has SEV-SNP, with which Nova offers no SEV-ES"
     if (
         value == "intel-tdx"
         and value in found

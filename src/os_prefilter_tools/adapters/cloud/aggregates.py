@@ -19,7 +19,7 @@ def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
     """Return Nova's host aggregates with their availability zones and the
     metadata that filters read, in Nova's order.
 
-    :raises CloudError: Nova does not answer, or refuses: by default only
+    :raises CloudError: Nova does not respond, or refuses: by default only
         administrators may see them
     """
     rows: Any = (

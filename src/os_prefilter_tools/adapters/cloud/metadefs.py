@@ -63,8 +63,8 @@ def plan_metadefs(
     :param connection: an ``openstack.connection.Connection``
     :param wanted: namespaces, as Glance takes them
     :param mark: the tag of a namespace that may be changed
-    :raises CloudError: Glance does not answer or refuses, or a namespace to be
-        changed lacks the mark or is protected
+    :raises CloudError: Glance does not respond or refuses, or a namespace to
+        be changed lacks the mark or is protected
     """
     glance = CloudService(connection, "image")
     changes: list[MetadefChange] = []
@@ -106,8 +106,8 @@ def plan_metadefs(
 def write_metadefs(connection: Any, changes: Iterable[MetadefChange]) -> None:
     """Write the changes, one after the other.
 
-    :raises CloudError: Glance does not answer or refuses; the message says how
-        many changes are written
+    :raises CloudError: Glance does not respond or refuses; the message says
+        how many changes are written
     """
     glance = CloudService(connection, "image")
     changes = list(changes)

@@ -73,7 +73,7 @@ def run_filters(
     :param server: UUID of the server that is to be scheduled
     :param conf_file: Nova's, with the filters and their options; None for
         Nova's defaults
-    :raises CloudError: Nova does not answer, or refuses
+    :raises CloudError: Nova does not respond, or refuses
     """
     objects.register_all()
     nova.conf.CONF(

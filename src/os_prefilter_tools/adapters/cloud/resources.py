@@ -43,7 +43,7 @@ def image_named(connection: Any, name_or_id: str) -> Image:
     :param connection: an ``openstack.connection.Connection``
     :raises DocumentError: no image has it (the message has close names), or
         several have it (the message has their IDs)
-    :raises CloudError: Glance does not answer, or refuses
+    :raises CloudError: Glance does not respond, or refuses
     """
     glance = CloudService(connection, "image")
     if (
@@ -76,7 +76,7 @@ def images(connection: Any, broken: Callable[[str], None]) -> Iterator[Image]:
     An image that cannot be read is skipped, and ``broken`` gets a sentence
     about it.
 
-    :raises CloudError: Glance does not answer, or refuses
+    :raises CloudError: Glance does not respond, or refuses
     """
     for row in _image_rows(CloudService(connection, "image")):
         try:
@@ -108,7 +108,7 @@ def flavor_named(connection: Any, name_or_id: str) -> Flavor:
 
     :param connection: an ``openstack.connection.Connection``
     :raises DocumentError: no flavor has it; the message has close names
-    :raises CloudError: Nova does not answer, refuses, or does not show the
+    :raises CloudError: Nova does not respond, refuses, or does not show the
         extra specs
     """
     nova = CloudService(connection, "compute")

@@ -47,13 +47,13 @@ _ZONE = "pinned_availability_zone"
 _VOLUMES = "/volumes/detail?all_tenants=1&limit=1000"
 _VOLUME = ("attachments", "bootable", "volume_image_metadata")
 _GROUPS = "/os-server-groups?all_projects=true&limit=1000"
-# Without the other fields, a port takes a tenth of the room.
+# Without the other fields, a port takes a tenth of the space.
 _PORTS = (
     "/ports?fields=device_id&fields=binding:vnic_type"
     "&fields=resource_request&fields=id&limit=1000"
 )
 _NOT_FOUND = 404
-# Cinder keeps these fields of the image beside its properties.
+# Cinder keeps these fields of the image among its properties.
 _VOLUME_FIELDS = frozenset(
     (
         *(
@@ -82,7 +82,7 @@ def request_of_server(connection: Any, identity: str) -> RequestSpec:
 
     :param connection: an ``openstack.connection.Connection``
     :raises DocumentError: this is no ID, or there is no such server
-    :raises CloudError: a service does not answer, or refuses
+    :raises CloudError: a service does not respond, or refuses
     """
     if not is_hyphenated_uuid(identity):
         raise DocumentError(
@@ -147,7 +147,7 @@ def servers(
 
     :param connection: an ``openstack.connection.Connection`` of an
         administrator
-    :raises CloudError: a service does not answer, or refuses: by default only
+    :raises CloudError: a service does not respond, or refuses: by default only
         administrators may list all servers
     """
     found_images = _images(
@@ -266,7 +266,7 @@ class _Ports:
 
     def __init__(self, connection: Any) -> None:
         self._needs: dict[str, list[str]] = {}
-        """UUID of a server -> what its ports require beside a network."""
+        """UUID of a server -> what its ports require, apart from networks."""
         self._unknown = ""
         try:
             for row in CloudService(connection, "network").rows(
@@ -314,7 +314,7 @@ class _Resources(Generic[_T]):
     def __getitem__(self, identity: str) -> _T:
         """Return what the service has.
 
-        :raises CloudError: the service did not answer, refused, or does not
+        :raises CloudError: the service did not respond, refused, or does not
             have it
         """
         try:
@@ -380,7 +380,7 @@ def _server(row: Any) -> Server:
         raise CloudError(
             "Nova",
             f"only the ID of the server {row['id']} is shown",
-            "Its cell does not answer; try again.",
+            "Its cell does not respond; try again.",
         )
     request = RequestSpec(
         flavor_of(row["flavor"]), is_bfv=not row.get("image")

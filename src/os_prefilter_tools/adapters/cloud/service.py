@@ -184,5 +184,5 @@ def unexpected(what: str, found: object) -> CloudError:
     return CloudError(
         what,
         f"the response is not that of the service but {quote(found)}",
-        "Check what answers at its endpoint.",
+        "Check which service responds at its endpoint.",
     )

@@ -5,7 +5,7 @@
 Now, if its host died, and if other hosts were drained.
 
 A destination is a host that Placement would return for the server's request
-with the filters applied, beside its own host and disabled ones. The server's
+with the filters applied, except its own host and disabled ones. The server's
 own allocation stays where it is, as it does while Nova moves a server.
 """
 
@@ -75,7 +75,7 @@ class JudgedServer(NamedTuple):
 
     kind: ServerKind
     others: int
-    """All hosts of the fleet beside the server's own."""
+    """All hosts of the fleet except the server's own."""
     capable: int
     """The hosts among them that meet the demand."""
     now: int

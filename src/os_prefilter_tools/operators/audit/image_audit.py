@@ -255,7 +255,7 @@ def audit_images(
         _judge(line, group, now, sets)
         used_before |= line.before
         used |= line.after
-        progress("kinds of images", number, len(groups))
+        progress("groups of images", number, len(groups))
     return Audit(
         lines=tuple(
             sorted(

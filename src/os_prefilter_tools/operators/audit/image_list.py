@@ -5,7 +5,7 @@
 Outputs of ``openstack image show -f json``, or a response of Glance's ``GET
 /v2/images``.
 
-An image has its properties under ``properties`` or, as in Glance's API, beside
+An image has its properties under ``properties`` or, as in Glance's API, among
 its fields.
 """
 

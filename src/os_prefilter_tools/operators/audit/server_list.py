@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reader of server lists: servers, their hosts and request specs.
-
-The request specs are those that Nova stores.
+"""Reader of server lists: servers, their hosts, request specs of Nova.
 
 ``docs/audit.rst`` has the statement that selects them. An entry has ``uuid``,
 ``name``, ``project``, ``node`` or ``host``, ``machine_type``, ``vm_state``,

@@ -166,8 +166,8 @@ def _ask(
     try:
         known = placement.traits() | (frozenset() if live else fleet.traits)
         if live:
-            # An embedded Placement gets those that filters name; in a cloud no
-            # host has them.
+            # An embedded Placement gets the traits that filters name; in a
+            # cloud no host has them.
             unknown |= {
                 item.trait
                 for item in find_unknown(requirements, known)
@@ -180,7 +180,7 @@ def _ask(
             if item.kind == TRAIT
             for name in item.names
         }
-        # Before the traits: of a misspelt key they are beside the point.
+        # Before the traits, which do not matter with a misspelt key.
         check_groups(sources.query)
         if of_request := named - {item.trait for item in requirements} - known:
             unknown |= of_request

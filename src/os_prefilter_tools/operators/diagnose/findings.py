@@ -114,7 +114,7 @@ class Sources:
             because = escape_line(
                 self._field_of(condition._replace(scope=first))
             )
-        return by, f"{because} and {len(equal)} alike" if equal else because
+        return by, f"{because} and {len(equal)} equal" if equal else because
 
     def reason(self, condition: Condition) -> str:
         """Return the reason under which hosts that fail a condition count."""

@@ -106,7 +106,7 @@ class Shortfalls:
         for number, members in enumerate(by_look.values(), 1):
             self._equal_hosts.append(self._examine(members))
             progress(
-                "kinds of empty hosts" if ignore_usage else "kinds of hosts",
+                "groups of empty hosts" if ignore_usage else "groups of hosts",
                 number,
                 len(by_look),
             )
@@ -165,8 +165,8 @@ class Shortfalls:
 
         With them free, it would be a candidate.
 
-        :param hosts: those that would be candidates if they were empty; the
-            last ones are left out after many steps
+        :param hosts: the hosts that would be candidates if they were empty;
+            the last ones are left out after many steps
         """
         asked = {
             item.names[0] for item in self.conditions if item.kind == RESOURCE
@@ -273,7 +273,7 @@ class Shortfalls:
 
         Of any of the group's resources, full or not.
 
-        If the host has no such provider, they are those that its root meets.
+        If the host has no such provider, its root counts.
         """
         found = []
         for suffix, group in self._demand.groups.items():
@@ -344,7 +344,7 @@ class Shortfalls:
         for number, equal in enumerate(self._equal_hosts, 1):
             found.append(self._find_to_drop(equal, is_spent))
             self._progress(
-                "what to drop for each kind of hosts",
+                "what to drop for each group of hosts",
                 number,
                 len(self._equal_hosts),
             )

@@ -4,10 +4,10 @@
 
 And for the smallest sets to drop so that the rest is met.
 
-The sets of either kind are the minimal hitting sets of the other kind (R.
-Reiter, "A theory of diagnosis from first principles", 1987). One search finds
-both: a set that hits all known sets to drop is either not met, or there is one
-more to drop beside it ("dualize and advance", D. Gunopulos et al., 1997).
+The sets of one sort are the minimal hitting sets of the other (R. Reiter, "A
+theory of diagnosis from first principles", 1987). One search finds both: a set
+that hits all known sets to drop is either not met, or there is one more to
+drop with it ("dualize and advance", D. Gunopulos et al., 1997).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

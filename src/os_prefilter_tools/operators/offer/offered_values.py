@@ -45,7 +45,7 @@ _ENABLED = (
 )
 _Conditions = frozenset[Condition]
 
-# What Nova's API needs beside a value; without it, it refuses the value, or
+# What Nova's API needs with a value; without it, it refuses the value, or
 # the value means nothing.
 _PINNED = {"hw:cpu_policy": "dedicated"}
 _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {

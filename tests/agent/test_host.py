@@ -238,5 +238,5 @@ def test_missing_package_error_names_the_extra_to_install(
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["capabilities", "show", *argv.split()]) == 1
     assert re.search(
-        r"pip install '\.\[(cli,)?libvirt\]'", capsys.readouterr().err
+        r"pip install '\.\[(agent,)?libvirt\]'", capsys.readouterr().err
     )

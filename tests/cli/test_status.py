@@ -594,6 +594,15 @@ def test_default_files_are_those_of_nova_scheduler(
     assert results == [SUCCESS, SUCCESS, SUCCESS]
 
 
+def test_help_says_what_the_check_is_for(capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    sys.stdout.flush()
+    assert ended.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "what to correct before nova-scheduler is restarted" in text
+
+
 def test_missing_nova_conf_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

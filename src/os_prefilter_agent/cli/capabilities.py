@@ -65,7 +65,7 @@ class ShowCapabilities(Listing):
     They are probed from its libvirt, or read from files.
     """
 
-    extras = "cli,libvirt"
+    extras = "agent,libvirt"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(self, parser)
@@ -192,13 +192,13 @@ class ReportCapabilities(Listing):
         )
         modes = group.add_mutually_exclusive_group()
         text = (
-            "write a file for nova-compute, which then reports the traits, not"
-            " to Placement"
+            "write this file instead of Placement; nova-compute reads it, and"
+            " reports the traits"
         )
         modes.add_argument("--provider-config", metavar="FILE", help=text)
         text = (
-            "remove from the provider what reports have set; without --alone,"
-            " standard traits that the host has stay"
+            "remove from the provider the traits that reports have set;"
+            " without --alone, standard traits that the host has stay"
         )
         modes.add_argument("--remove", action="store_true", help=text)
         text = "run as a service that reports at this interval"
@@ -267,7 +267,7 @@ class ReportCapabilities(Listing):
         if len(made) < len(changes):
             self.print_line(
                 "A kept trait should not be there, but os-prefilter did not"
-                " set it.",
+                " set it. Remove it by hand if nothing else needs it.",
                 warning=True,
             )
 

@@ -55,9 +55,9 @@ def add_host_arguments(
         "--driver", choices=_DRIVERS, default="libvirt", help=text
     )
     text = (
-        "nova.conf of the host, with ironic for its [prefilter]"
-        " config_templates; default: Nova's defaults, and kvm if the host"
-        " has KVM"
+        "nova.conf of the host; with --driver ironic, for its [prefilter]"
+        " config_templates; default: Nova's defaults, with virt_type kvm if"
+        " the host has KVM"
     )
     group.add_argument("--nova-conf", metavar="FILE", help=text)
     where = group.add_mutually_exclusive_group()
@@ -77,8 +77,8 @@ def add_host_arguments(
     add_repeatable(group, "--domain-capabilities", "FILE", text)
     for name in ("libvirt", "QEMU"):
         text = (
-            f"with --capabilities: version of the host's {name}; default, to"
-            " show only: the oldest of Nova"
+            f"with --capabilities: version of the host's {name}; default for"
+            " 'show': the oldest that Nova supports"
         )
         group.add_argument(
             f"--{name.lower()}-version", metavar="X.Y.Z", help=text
@@ -104,17 +104,17 @@ def add_host_arguments(
 def add_node_arguments(command: CloudCommand, group: Any) -> None:
     """Add the arguments that name a node to a group of a parser."""
     text = (
-        "with ironic: output of 'openstack baremetal node show -f json'; with"
-        " --os-cloud, the node's name or UUID"
+        "a bare-metal node: output of 'openstack baremetal node show -f"
+        " json'; with --os-cloud, its name or UUID"
     )
     group.add_argument("--node", metavar="FILE", help=text)
     text = (
-        "with ironic: output of 'openstack baremetal node bios setting list"
-        " --long -f json'"
+        "its BIOS settings: output of 'openstack baremetal node bios setting"
+        " list --long -f json'"
     )
     group.add_argument("--bios", metavar="FILE", help=text)
     command.add_cloud_argument(
-        group, "with ironic: ask the Ironic of this cloud in clouds.yaml"
+        group, "ask the Ironic of this cloud in clouds.yaml about the node"
     )
 
 

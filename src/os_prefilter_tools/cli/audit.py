@@ -48,7 +48,7 @@ _Table = tuple[tuple[str, ...], list[Any]]
 class AuditFilters(Listing):
     """Show the hosts of each image or server, and why others are excluded.
 
-    For images: before and after enabling filters.
+    An image has its hosts before and after filters are enabled.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,7 @@ from os_prefilter_tools.operators.reconfigure import Plan, reconfiguration
 class ShowSteps(Listing):
     """Show the steps that configure a node for a request.
 
-    Ironic's own client takes the -f json output.
+    'openstack baremetal node deploy --deploy-steps' takes the -f json output.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -48,12 +48,11 @@ class ShowSteps(Listing):
         add_node_arguments(self, parser.add_argument_group("the node"))
         text = (
             "read [prefilter] config_templates from this file; default: the"
-            " bundled"
+            " bundled templates"
         )
         parser.add_argument("--nova-conf", metavar="FILE", help=text)
         text = (
-            "show them as the steps of a runbook: in their order, without"
-            " priorities"
+            "show the steps of a runbook: in their order, without priorities"
         )
         parser.add_argument("--runbook", action="store_true", help=text)
 
@@ -117,7 +116,7 @@ class ReconfigureNode(Listing):
             action="store_true",
             help="run the steps; default: only show them",
         )
-        text = "wait so long for the steps; default: %(default)s"
+        text = "wait at most this long for the steps; default: %(default)s"
         parser.add_argument(
             "--timeout",
             metavar="SECONDS",

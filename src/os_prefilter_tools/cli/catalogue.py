@@ -36,7 +36,7 @@ VOCABULARY_COLUMNS = (*_WRITTEN, *_MEANING)
 class VocabularyList(Listing):
     """List the values of properties, each with the trait that hosts report.
 
-    Of image properties and extra specs.
+    The properties are image properties and flavor extra specs of Nova.
     """
 
     def take_action(

@@ -19,7 +19,7 @@ from os_prefilter_tools.operators.explain import line_of
 class Decisions(Listing):
     """Show what past requests required and why they were rejected.
 
-    From the log of a service.
+    It reads the log of a service with [prefilter] decision_history.
     """
 
     arguments = " PATH ..."

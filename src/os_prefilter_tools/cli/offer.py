@@ -42,7 +42,7 @@ _FORMATS = {"markdown": as_markdown, "json": as_json}
 class DescribeOffer(CloudCommand):
     """Describe for customers which properties and extra specs work here.
 
-    No host is named.
+    The document names no host.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -80,6 +80,12 @@ _UNAUTHORIZED = 401
 _UNEXPECTED = 255
 
 
+_DESCRIPTION = (
+    "'os-prefilter-status upgrade check' says what to correct before"
+    " nova-scheduler is restarted. It reads the configuration of"
+    " nova-scheduler and Placement, and changes nothing. Exit code: 0 success,"
+    " 1 warning, 2 failure, 255 an unexpected error."
+)
 _NOT_CHECKED = Result(
     Code.WARNING, "Not checked: correct the failures above first."
 )
@@ -373,6 +379,7 @@ def main(argv: Sequence[str]) -> int:
         conf(
             argv,
             project="nova",
+            description=_DESCRIPTION,
             default_config_files=files,
             default_config_dirs=folders,
         )

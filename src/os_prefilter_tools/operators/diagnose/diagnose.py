@@ -279,8 +279,9 @@ def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
         )
     if now.is_limited or now.given_up or empty.given_up:
         yield (
-            "There may be more sets, or more ways for some host: the search"
-            " was cut off. To break these may not do."
+            "There may be more sets, or more choices of providers for some"
+            " host: the search ended early. Breaking these sets may not be"
+            " enough."
         )
 
 

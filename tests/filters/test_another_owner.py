@@ -43,19 +43,16 @@ def gpus() -> Iterator[PlacementClient]:
         yield placement.client
 
 
+_PROFILE = RequestGroup("device_profile_0", {"VGPU": 1})
+_OF_HOST = {f"trait:{HOST_TRAIT}": "required"}
+_OF_DEVICE = {f"trait:{DEVICE_TRAIT}": "required"}
 _REQUESTS = {
     "beside a host": spec_of(extra_specs=_VGPU),
-    "beside a host that is described": spec_of(
-        extra_specs={**_VGPU, f"trait:{HOST_TRAIT}": "required"}
-    ),
+    "described host": spec_of(extra_specs={**_VGPU, **_OF_HOST}),
     "in its own group": spec_of(extra_specs={"resources_gpu:VGPU": "1"}),
     "alone": _accelerator_alone(),
-    "alone, and described": _accelerator_alone(
-        **{f"trait:{DEVICE_TRAIT}": "required"}
-    ),
-    "by a device profile": spec_of(
-        requested_resources=[RequestGroup("device_profile_0", {"VGPU": 1})]
-    ),
+    "alone, and described": _accelerator_alone(**_OF_DEVICE),
+    "device profile": spec_of(requested_resources=[_PROFILE]),
 }
 
 
@@ -71,53 +68,45 @@ def test_other_service_gets_every_gpu_with_its_owner_trait_and_no_other(
     pipeline_of("owner", trait_scope=scope, **_CYBORG).apply(spec)
     assert not spec.root_required
     query = allocation_candidates_query(spec, limit=None)
-    answer = gpus.request("GET", f"/allocation_candidates?{query}")[
-        "allocation_requests"
-    ]
-    found = {
-        rp
-        for each in answer
-        for rp, part in each["allocations"].items()
-        if "VGPU" in part["resources"]
-    }
+    url = f"/allocation_candidates?{query}"
+    found: set[str] = set()
+    for each in gpus.request("GET", url)["allocation_requests"]:
+        for provider, part in each["allocations"].items():
+            if "VGPU" in part["resources"]:
+                found.add(provider)
+    traits = {"OWNER_CYBORG"}
+    if name == "alone, and described":
+        traits.add(DEVICE_TRAIT)
     assert found == {
         provider_uuid(device.provider.name)
         for tree in _TREES
         for device in tree.devices
-        if device.has("VGPU") and "OWNER_CYBORG" in device.provider.traits
-        if "alone, and" not in name or DEVICE_TRAIT in device.provider.traits
+        if device.has("VGPU") and traits <= {*device.provider.traits}
     }
 
 
+@pytest.mark.parametrize("trait", [DEVICE_TRAIT, "OWNER_CYBORG"])
 def test_gpu_that_must_stay_unsuffixed_gets_no_requirement_but_a_warning(
-    caplog: pytest.LogCaptureFixture,
+    trait: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """To forbid Nova's trait there would forbid the host."""
-    for trait in (DEVICE_TRAIT, "OWNER_CYBORG"):
-        spec = spec_of(extra_specs={**_VGPU, f"trait:{trait}": "required"})
-        assert not pipeline_of("owner", **_CYBORG).apply(spec).requirements
-        source = (
-            "flavor extra spec resources:VGPU, in no group of its own:"
-            f" trait:{trait}=required may be met"
-        )
-        assert re.search(
-            f"{source}.*: cannot be kept on providers of the owner"
-            " OWNER_CYBORG",
-            caplog.text,
-        )
+    spec = spec_of(extra_specs={**_VGPU, f"trait:{trait}": "required"})
+    assert not pipeline_of("owner", **_CYBORG).apply(spec).requirements
+    source = "flavor extra spec resources:VGPU, in no group of its own"
+    reason = f"trait:{trait}=required may be met"
+    problem = "cannot be kept on providers of the owner OWNER_CYBORG"
+    assert re.search(f"{source}: {reason}.*: {problem}", caplog.text)
 
 
 def test_pci_groups_of_nova_and_profiles_that_name_an_owner_are_left_alone() -> (
     None
 ):
+    groups = [
+        RequestGroup("pci-0", {"CUSTOM_PCI_1": 1}),
+        RequestGroup("device_profile_0", {"VGPU": 1}, {"OWNER_NOVA"}),
+        RequestGroup("device_profile_1", {"CUSTOM_OTHER": 1}),
+    ]
     spec = spec_of(
-        requested_resources=[
-            RequestGroup("pci-0", {"CUSTOM_PCI_1": 1}),
-            RequestGroup(
-                "device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}
-            ),
-            RequestGroup("device_profile_1", {"CUSTOM_OTHER": 1}),
-        ],
-        pci_request_ids=frozenset(("pci",)),
+        requested_resources=groups, pci_request_ids=frozenset({"pci"})
     )
     assert required_by("owner", spec, **_CYBORG) == []

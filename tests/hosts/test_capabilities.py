@@ -29,55 +29,45 @@ def test_known_traits_are_exactly_the_vocabulary_traits_and_the_qualified_traits
 
 
 class _Point:
-    def __init__(
-        self, name: str, value: str, load: Callable[[], object]
-    ) -> None:
-        self.name, self.value, self.load, self.group = (
-            name,
-            value,
-            load,
-            "os_prefilter.capability_reporters",
-        )
+    """An entry point of the name ``mine``."""
+
+    name = "mine"
+    group = "os_prefilter.capability_reporters"
+
+    def __init__(self, value: str, load: Callable[[], object]) -> None:
+        self.value = value
+        self.load = load
 
 
 def _fail() -> object:
     raise RuntimeError("no such library")
 
 
+def _owner_of_no_row() -> object:
+    return replace(REPORTER, owns=frozenset({"no"}))
+
+
+_NO_REPORTER = "it is a object, not an os_prefilter.hosts.reporter.Reporter"
+_NO_ROW = "it owns no, which is no row of the vocabulary"
+_NOT_LOADED = "a:B does not load: RuntimeError: no such library"
+_OFFERED_TWICE = "it is offered more than once: a:B, c:D"
+
+
 @pytest.mark.parametrize(
     ("points", "problem"),
     [
-        (
-            [_Point("mine", "a:B", object)],
-            "it is a object, not an os_prefilter.hosts.reporter.Reporter",
-        ),
-        (
-            [
-                _Point(
-                    "mine",
-                    "a:B",
-                    lambda: replace(REPORTER, owns=frozenset(("no",))),
-                )
-            ],
-            "it owns no, which is no row of the vocabulary",
-        ),
-        (
-            [_Point("mine", "a:B", _fail)],
-            "a:B does not load: RuntimeError: no such library",
-        ),
-        (
-            [_Point("mine", "a:B", _fail), _Point("mine", "c:D", _fail)],
-            "it is offered more than once: a:B, c:D",
-        ),
+        ([_Point("a:B", object)], _NO_REPORTER),
+        ([_Point("a:B", _owner_of_no_row)], _NO_ROW),
+        ([_Point("a:B", _fail)], _NOT_LOADED),
+        ([_Point("a:B", _fail), _Point("c:D", _fail)], _OFFERED_TWICE),
     ],
+    ids=["another type", "unknown row", "does not load", "offered twice"],
 )
 def test_unusable_reporter_entry_point_is_refused_with_the_reason(
     points: list[_Point], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        named.NamedExtensionManager, "list_entry_points", lambda _self: points
-    )
-    with pytest.raises(
-        UnusableReporter, match=f"reporter 'mine' cannot be used: {problem}. "
-    ):
+    manager = named.NamedExtensionManager
+    monkeypatch.setattr(manager, "list_entry_points", lambda _self: points)
+    message = f"reporter 'mine' cannot be used: {problem}. "
+    with pytest.raises(UnusableReporter, match=message):
         load_reporter("mine")

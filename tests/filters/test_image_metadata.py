@@ -23,6 +23,8 @@ from os_prefilter.vocabulary.machine_types import (
 )
 from os_prefilter.vocabulary.model import Row
 from tests.conftest import (
+    Properties,
+    Required,
     device_required_by,
     pipeline_of,
     required_by,
@@ -44,357 +46,353 @@ def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it
     """By enumeration: image property and flavor extra spec alike; and no host
     whose default machine never has it.
     """
+    options = {"emulated_architectures": sorted(offered)}
     for value in row.values:
         expected = _expected(row, value, offered)
-        options = {"emulated_architectures": sorted(offered)}
-        for spec in (
-            spec_of({str(row.image_property): value}),
-            spec_of(extra_specs={str(row.extra_spec): value}),
-        ):
-            if (
-                row.extra_spec
-                if spec.flavor.extra_specs
-                else row.image_property
-            ):
-                assert (
-                    required_by("image_metadata", spec, **options) == expected
-                ), value
+        if row.image_property:
+            spec = spec_of({row.image_property: value})
+            found = required_by("image_metadata", spec, **options)
+            assert found == expected, value
+        if row.extra_spec:
+            spec = spec_of(extra_specs={row.extra_spec: value})
+            found = required_by("image_metadata", spec, **options)
+            assert found == expected, value
 
 
-def _expected(
-    row: Row, value: str, offered: frozenset[str]
-) -> list[tuple[str, bool, str]]:
-    trait = row.values[value].trait
+def _expected(row: Row, value: str, offered: frozenset[str]) -> Required:
+    term = row.values[value]
+    trait = term.trait
     if trait in TRAITS_OF_EMULATION and not offered:
         trait = trait_of_platform(value)
-    expected = (
-        [(str(trait), row.values[value].required, "root")] if trait else []
-    )
+    expected: Required = []
+    if trait:
+        expected.append((trait, term.required, "root"))
+    for default in _defaults_without(row, value, offered):
+        expected.append((default, False, "root"))
+    return expected
+
+
+def _defaults_without(
+    row: Row, value: str, offered: frozenset[str]
+) -> list[Trait]:
+    """Return the traits of default machine types that never have a value."""
     # A guest without an ISO image has no CD-ROM that its machine type would
     # have to support.
-    families = (
-        []
-        if row.name == "cdrom_bus"
-        else sorted(families_without(row.name, value))
-    )
-    defaults = [
-        Trait(str(_DEFAULT_MACHINE.values[family].trait))
-        for family in families
-    ]
-    if row.name == "emulation_architecture":
-        # Of the architecture's own machine types where hosts emulate it; of
-        # those of an unknown one nothing is said.
-        platform = guest_architecture(value)
-        of_platform = [
-            QUALIFIED[found]
-            for trait in defaults
-            if (found := (trait, platform)) in QUALIFIED
-        ]
-        defaults = (
-            of_platform
-            if offered or platform not in PLATFORM_ARCHITECTURES
-            else defaults
-        )
-        # Any host may run a guest of an architecture that nothing is reported
-        # about.
-        defaults = defaults if offered or trait_of_platform(value) else []
-    return [*expected, *((str(trait), False, "root") for trait in defaults)]
+    if row.name == "cdrom_bus":
+        return []
+    families = sorted(families_without(row.name, value))
+    terms = [_DEFAULT_MACHINE.values[family] for family in families]
+    defaults = [Trait(str(term.trait)) for term in terms]
+    if row.name != "emulation_architecture":
+        return defaults
+    # Any host may run a guest of an architecture that nothing is reported
+    # about.
+    if not offered and not trait_of_platform(value):
+        return []
+    # Of the architecture's own machine types where hosts emulate it; of those
+    # of an unknown one nothing is said.
+    platform = guest_architecture(value)
+    if not offered and platform in PLATFORM_ARCHITECTURES:
+        return defaults
+    pairs = [(trait, platform) for trait in defaults]
+    return [QUALIFIED[pair] for pair in pairs if pair in QUALIFIED]
 
 
-def test_own_guests_of_a_host_say_nothing_of_an_architecture_that_no_trait_is_of() -> (
-    None
-):
-    """Where the cloud does not offer to emulate it; such a requirement is left
-    out with a note.
-    """
-    besides = [
+@pytest.mark.parametrize(
+    "beside",
+    [
         {},
         {"hw_machine_type": "virt"},
         {"hw_video_model": "vga"},
         {"hw_firmware_type": "uefi"},
-    ]
-    for beside in besides:
-        decision = pipeline_of("image_metadata").apply(
-            spec_of({"hw_emulation_architecture": "armv7l", **beside})
-        )
-        assert decision.requirements == ()
-        assert len(decision.notes) == 1 + len(beside)
-        assert all(
-            "armv7l is not in [prefilter] emulated_architectures: not req"
-            in str(x)
-            for x in decision.notes
-        )
-    for offered in ([], ["s390x"]):
-        spec = spec_of(
-            {"hw_emulation_architecture": "sparc", "hw_vif_model": "e1000"}
-        )
-        decision = pipeline_of(
-            "image_metadata", emulated_architectures=offered
-        ).apply(spec)
-        assert [
-            item.trait for item in decision.requirements if item.required
-        ] == ["COMPUTE_NET_VIF_MODEL_E1000"]
-        (note,) = decision.notes
-        assert note.source == "image property hw_emulation_architecture=sparc"
-        assert (
-            note.reason
-            == "sparc is not in [prefilter] emulated_architectures: not"
-            " required"
-        )
+    ],
+    ids=["alone", "machine type", "video", "firmware"],
+)
+def test_own_guests_of_a_host_say_nothing_of_an_architecture_that_no_trait_is_of(
+    beside: Properties,
+) -> None:
+    """Where the cloud does not offer to emulate it; such a requirement is left
+    out with a note.
+    """
+    spec = spec_of({"hw_emulation_architecture": "armv7l", **beside})
+    decision = pipeline_of("image_metadata").apply(spec)
+    assert decision.requirements == ()
+    assert len(decision.notes) == 1 + len(beside)
+    reason = "armv7l is not in [prefilter] emulated_architectures: not req"
+    for note in decision.notes:
+        assert reason in str(note)
+
+
+@pytest.mark.parametrize("offered", [[], ["s390x"]], ids=str)
+def test_device_of_an_architecture_without_a_trait_is_required_all_the_same(
+    offered: list[str],
+) -> None:
+    pipeline = pipeline_of("image_metadata", emulated_architectures=offered)
+    emulated = {"hw_emulation_architecture": "sparc"}
+    decision = pipeline.apply(spec_of({**emulated, "hw_vif_model": "e1000"}))
+    required = [item.trait for item in decision.requirements if item.required]
+    assert required == ["COMPUTE_NET_VIF_MODEL_E1000"]
+    (note,) = decision.notes
+    assert note.source == "image property hw_emulation_architecture=sparc"
+    option = "[prefilter] emulated_architectures"
+    assert note.reason == f"sparc is not in {option}: not required"
+
+
+_LSI = "COMPUTE_STORAGE_BUS_SCSI CUSTOM_COMPUTE_SCSI_MODEL_LSILOGIC"
+_PARAVIRTUAL = "COMPUTE_STORAGE_BUS_SCSI CUSTOM_COMPUTE_SCSI_MODEL_VMPVSCSI"
+_SAS_ON_IDE = "COMPUTE_STORAGE_BUS_IDE CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1068"
+_OTHERS = {"os_distro": "debian", "hw_time_hpet": "true"}
+
+
+def _check_traits(properties: Properties, expected: str) -> None:
+    required = device_required_by("image_metadata", spec_of(properties))
+    assert [trait for trait, *_ in required] == expected.split()
 
 
 @pytest.mark.parametrize(
-    ("properties", "expected"),
+    ("name", "value", "expected"),
     [
-        ({}, []),
-        ({"os_distro": "debian", "hw_time_hpet": "true"}, []),
         # Clients print null for a property that was removed.
-        ({"hw_vif_model": None}, []),
-        ({"architecture": "x86_64"}, ["HW_ARCH_X86_64"]),
-        (
-            {"architecture": "aarch64", "hw_architecture": "x86_64"},
-            ["HW_ARCH_X86_64"],
-        ),
-        ({"hypervisor_type": "xapi"}, ["CUSTOM_HYPERVISOR_TYPE_XEN"]),
-        ({"vm_mode": "hv"}, ["CUSTOM_VM_MODE_HVM"]),
-        ({"vmware_adaptertype": "ide"}, ["COMPUTE_STORAGE_BUS_IDE"]),
-        (
-            {"vmware_adaptertype": "lsiLogic"},
-            ["COMPUTE_STORAGE_BUS_SCSI", "CUSTOM_COMPUTE_SCSI_MODEL_LSILOGIC"],
-        ),
-        (
-            {"vmware_adaptertype": "paraVirtual"},
-            ["COMPUTE_STORAGE_BUS_SCSI", "CUSTOM_COMPUTE_SCSI_MODEL_VMPVSCSI"],
-        ),
-        (
-            {"vmware_adaptertype": "lsiLogicsas", "hw_disk_bus": "ide"},
-            [
-                "COMPUTE_STORAGE_BUS_IDE",
-                "CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1068",
-            ],
-        ),
+        ("hw_vif_model", None, ""),
+        ("architecture", "x86_64", "HW_ARCH_X86_64"),
+        ("hypervisor_type", "xapi", "CUSTOM_HYPERVISOR_TYPE_XEN"),
+        ("vm_mode", "hv", "CUSTOM_VM_MODE_HVM"),
+        ("vmware_adaptertype", "", ""),
+        ("vmware_adaptertype", "ide", "COMPUTE_STORAGE_BUS_IDE"),
+        ("vmware_adaptertype", "lsiLogic", _LSI),
+        ("vmware_adaptertype", "paraVirtual", _PARAVIRTUAL),
         # Nova's libvirt driver adds the controller whatever disks the guest
         # has.
         (
-            {"hw_scsi_model": "virtio-scsi"},
-            ["CUSTOM_COMPUTE_SCSI_MODEL_VIRTIO_SCSI"],
+            "hw_scsi_model",
+            "virtio-scsi",
+            "CUSTOM_COMPUTE_SCSI_MODEL_VIRTIO_SCSI",
         ),
-        (
-            {"hw_disk_bus": "scsi", "hw_scsi_model": "foo"},
-            ["COMPUTE_STORAGE_BUS_SCSI"],
-        ),
-        ({"vmware_adaptertype": ""}, []),
         # Nova makes a k of the Kelvin sign, too; a version of a machine type
         # may be anything.
-        ({"img_hv_type": "\u212avm"}, ["CUSTOM_HYPERVISOR_TYPE_KVM"]),
+        ("img_hv_type", "\u212avm", "CUSTOM_HYPERVISOR_TYPE_KVM"),
         (
-            {"hw_machine_type": "pc-q35-</script>&limit=1\n"},
-            ["CUSTOM_COMPUTE_MACHINE_Q35"],
+            "hw_machine_type",
+            "pc-q35-</script>&limit=1\n",
+            "CUSTOM_COMPUTE_MACHINE_Q35",
         ),
-        ({"hw_vif_model": "VirtualE1000e"}, ["COMPUTE_NET_VIF_MODEL_E1000E"]),
-        ({"hw_usb_model": "none"}, []),
-        # One trait twice: two properties, two sources, one requirement in the
-        # query.
-        (
-            {"hw_disk_bus": "usb", "hw_cdrom_bus": "usb"},
-            ["COMPUTE_STORAGE_BUS_USB", "COMPUTE_STORAGE_BUS_USB"],
-        ),
+        ("hw_vif_model", "VirtualE1000e", "COMPUTE_NET_VIF_MODEL_E1000E"),
+        ("hw_usb_model", "none", ""),
     ],
 )
-def test_legacy_names_and_combined_properties_require_the_expected_traits(
-    properties: dict[str, object], expected: list[str]
+def test_property_requires_its_trait(
+    name: str, value: object, expected: str
 ) -> None:
-    assert [
-        trait
-        for trait, _, _ in device_required_by(
-            "image_metadata", spec_of(properties)
-        )
-    ] == expected
+    _check_traits({name: value}, expected)
+
+
+@pytest.mark.parametrize(
+    "properties", [{}, _OTHERS], ids=["none", "of others"]
+)
+def test_image_without_properties_of_the_filter_requires_nothing(
+    properties: Properties,
+) -> None:
+    _check_traits(properties, "")
+
+
+def test_current_name_comes_before_the_legacy_one() -> None:
+    properties = {"architecture": "aarch64", "hw_architecture": "x86_64"}
+    _check_traits(dict(properties), "HW_ARCH_X86_64")
+
+
+def test_adapter_of_vmware_is_a_scsi_model_on_the_bus_of_the_disk() -> None:
+    adapter = {"vmware_adaptertype": "lsiLogicsas"}
+    _check_traits({**adapter, "hw_disk_bus": "ide"}, _SAS_ON_IDE)
+
+
+def test_unknown_scsi_model_leaves_the_bus() -> None:
+    properties = {"hw_disk_bus": "scsi", "hw_scsi_model": "foo"}
+    _check_traits(dict(properties), "COMPUTE_STORAGE_BUS_SCSI")
+
+
+def test_trait_of_two_properties_is_required_with_each_source() -> None:
+    """One requirement in the query."""
+    properties = {"hw_disk_bus": "usb", "hw_cdrom_bus": "usb"}
+    usb = "COMPUTE_STORAGE_BUS_USB"
+    _check_traits(dict(properties), f"{usb} {usb}")
 
 
 _TRICK = "virtio,!COMPUTE_STATUS_DISABLED"
-_BAD_VALUES = [
-    7,
-    1.5,
-    ["virtio"],
-    {"a": "b"},
-    _TRICK,
-    "virtio\nERROR fake",
-    "x" * 100_000,
-    b"virtio",
-]
+_BAD_VALUES = {
+    "integer": 7,
+    "float": 1.5,
+    "list": ["virtio"],
+    "mapping": {"a": "b"},
+    "trick": _TRICK,
+    "line break": "virtio\nERROR fake",
+    "long": "x" * 100_000,
+    "bytes": b"virtio",
+}
 
 
-def test_unknown_value_keeps_the_other_traits_or_is_rejected_by_option(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("value", _BAD_VALUES.values(), ids=_BAD_VALUES)
+def test_unknown_value_keeps_the_other_traits(
+    value: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With one warning on one short ASCII line, whatever the tenant wrote;
     upstream's filter drops all traits.
     """
-    for value in _BAD_VALUES:
-        caplog.clear()
-        spec = spec_of(
-            {
-                "hw_vif_model": value,
-                "hw_disk_bus": value,
-                "hw_video_model": "vga",
-            }
-        )
-        pipeline_of("image_metadata").apply(spec)
-        assert spec.root_required == {"COMPUTE_GRAPHICS_MODEL_VGA"}
-        (warning,) = [
-            record.getMessage()
-            for record in caplog.records
-            if record.levelname == "WARNING"
-        ]
-        assert "\n" not in warning
-        assert warning.isascii()
-        assert len(warning) < 500
-
-        spec = spec_of({"hw_disk_bus": "scsi", "hw_video_model": value})
-        with pytest.raises(
-            UnknownValue,
-            match="hw_video_model has the unknown value .* bochs, cirrus",
-        ) as caught:
-            pipeline_of("image_metadata", unknown_values="reject").apply(spec)
-        assert "\n" not in str(caught.value)
-        assert spec == spec_of(
-            {"hw_disk_bus": "scsi", "hw_video_model": value}
-        )
+    bad = {"hw_vif_model": value, "hw_disk_bus": value}
+    spec = spec_of({**bad, "hw_video_model": "vga"})
+    pipeline_of("image_metadata").apply(spec)
+    assert spec.root_required == {"COMPUTE_GRAPHICS_MODEL_VGA"}
+    (warning,) = [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelname == "WARNING"
+    ]
+    assert "\n" not in warning
+    assert warning.isascii()
+    assert len(warning) < 500
 
 
-def test_traits_that_no_nova_driver_reports_are_required_only_if_reported_traits_lists_them() -> (
-    None
-):
-    """CUSTOM_ ones, and standard ones that no driver of Nova reports."""
-    spec = {"img_hv_type": "qemu", "hw_vm_mode": "hvm"}
-    qemu, hvm = "CUSTOM_HYPERVISOR_TYPE_QEMU", "CUSTOM_VM_MODE_HVM"
-    for reported, expected in (
-        ([], []),
-        ([qemu], [qemu]),
-        (["CUSTOM_HYPERVISOR_TYPE_*"], [qemu]),
-        (["CUSTOM_VM_MODE_*"], [hvm]),
-        (["*"], [qemu, hvm]),
-    ):
-        decision = pipeline_of(
-            "image_metadata", reported_traits=reported
-        ).apply(spec_of(spec))
-        assert [item.trait for item in decision.requirements] == expected
-        assert len(decision.notes) == 2 - len(expected)
-    standard = {
-        "hw_firmware_type": "uefi",
-        "hw_usb_model": "qemu-xhci",
-        "hw_architecture": "armv7l",
-    }
-    for name, value in standard.items():
-        for reported, number in (([], 0), (["COMPUTE_*", "HW_ARCH_*"], 1)):
-            assert (
-                len(
-                    required_by(
-                        "image_metadata",
-                        spec_of({name: value}),
-                        reported_traits=reported,
-                    )
-                )
-                == number
-            ), name
+@pytest.mark.parametrize("value", _BAD_VALUES.values(), ids=_BAD_VALUES)
+def test_unknown_value_is_rejected_by_option(value: object) -> None:
+    properties = {"hw_disk_bus": "scsi", "hw_video_model": value}
+    spec = spec_of(properties)
+    pipeline = pipeline_of("image_metadata", unknown_values="reject")
+    message = "hw_video_model has the unknown value .* bochs, cirrus"
+    with pytest.raises(UnknownValue, match=message) as caught:
+        pipeline.apply(spec)
+    assert "\n" not in str(caught.value)
+    assert spec == spec_of(properties)
 
 
-def test_trait_of_own_guests_is_never_required_for_guests_of_an_emulated_architecture() -> (
-    None
-):
+_QEMU = "CUSTOM_HYPERVISOR_TYPE_QEMU"
+_HVM = "CUSTOM_VM_MODE_HVM"
+
+
+@pytest.mark.parametrize(
+    ("reported", "expected"),
+    [
+        ("", []),
+        (_QEMU, [_QEMU]),
+        ("CUSTOM_HYPERVISOR_TYPE_*", [_QEMU]),
+        ("CUSTOM_VM_MODE_*", [_HVM]),
+        ("*", [_QEMU, _HVM]),
+    ],
+)
+def test_custom_traits_are_required_only_if_reported_traits_lists_them(
+    reported: str, expected: list[str]
+) -> None:
+    """No driver of Nova reports them."""
+    options = {"reported_traits": reported.split()}
+    pipeline = pipeline_of("image_metadata", **options)
+    spec = spec_of({"img_hv_type": "qemu", "hw_vm_mode": "hvm"})
+    decision = pipeline.apply(spec)
+    assert [item.trait for item in decision.requirements] == expected
+    assert len(decision.notes) == 2 - len(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hw_firmware_type", "uefi"),
+        ("hw_usb_model", "qemu-xhci"),
+        ("hw_architecture", "armv7l"),
+    ],
+)
+@pytest.mark.parametrize("reported", ["", "COMPUTE_* HW_ARCH_*"])
+def test_standard_traits_of_no_nova_driver_are_required_only_if_reported_traits_lists_them(
+    name: str, value: str, reported: str
+) -> None:
+    options = {"reported_traits": reported.split()}
+    found = required_by("image_metadata", spec_of({name: value}), **options)
+    assert len(found) == bool(reported)
+
+
+_EMULATION = ("COMPUTE_ARCH_AARCH64", True, "root")
+_VIRTIO = ("COMPUTE_GRAPHICS_MODEL_VIRTIO", True, "root")
+
+
+def _required_of_aarch64(properties: Properties, *reported: str) -> Required:
+    """Return what is required where clouds offer to emulate aarch64."""
+    spec = spec_of({"hw_emulation_architecture": "aarch64", **properties})
+    found = required_by(
+        "image_metadata",
+        spec,
+        reported_traits=list(reported),
+        emulated_architectures=["aarch64", "s390x"],
+    )
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "plain"),
+    [
+        ("hw_firmware_type", "uefi", "COMPUTE_FIRMWARE_UEFI"),
+        ("hw_machine_type", "virt", "CUSTOM_COMPUTE_MACHINE_VIRT"),
+    ],
+)
+def test_trait_of_own_guests_is_never_required_for_guests_of_an_emulated_architecture(
+    name: str, value: str, plain: str
+) -> None:
     """Of a trait that no driver of Nova reports; its drivers add up what
     guests of any architecture have.
     """
-    emulation, virtio = (
-        ("COMPUTE_ARCH_AARCH64", True, "root"),
-        ("COMPUTE_GRAPHICS_MODEL_VIRTIO", True, "root"),
-    )
-
-    def required(
-        spec: dict[str, object], *reported: str
-    ) -> list[tuple[str, bool, str]]:
-        options = {
-            "reported_traits": list(reported),
-            "emulated_architectures": ["aarch64", "s390x"],
-        }
-        spec = {"hw_emulation_architecture": "aarch64", **spec}
-        return sorted(required_by("image_metadata", spec_of(spec), **options))
-
-    for name, value, trait in (
-        ("firmware_type", "uefi", "FIRMWARE_UEFI"),
-        ("machine_type", "virt", "MACHINE_VIRT"),
-    ):
-        spec: dict[str, object] = {f"hw_{name}": value}
-        plain = (
-            f"COMPUTE_{trait}"
-            if name == "firmware_type"
-            else f"CUSTOM_COMPUTE_{trait}"
-        )
-        qualified = f"CUSTOM_AARCH64_COMPUTE_{trait}"
-        assert required(spec, plain) == [emulation]
-        assert required(spec, plain, qualified) == [
-            emulation,
-            (qualified, True, "root"),
-        ]
-        assert required({**spec, "hw_video_model": "virtio"}) == [
-            emulation,
-            virtio,
-        ]
+    properties: Properties = {name: value}
+    qualified = f"CUSTOM_AARCH64_{plain.removeprefix('CUSTOM_')}"
+    assert _required_of_aarch64(properties, plain) == [_EMULATION]
+    both = _required_of_aarch64(properties, plain, qualified)
+    assert both == [_EMULATION, (qualified, True, "root")]
+    properties["hw_video_model"] = "virtio"
+    assert _required_of_aarch64(properties) == [_EMULATION, _VIRTIO]
 
 
 @pytest.mark.parametrize("offered", [[], ["s390x"]], ids=str)
 @pytest.mark.parametrize(
-    ("properties", "plain"),
+    ("name", "value", "plain"),
     [
-        ({"hw_firmware_type": "uefi"}, "COMPUTE_FIRMWARE_UEFI"),
-        ({"hw_machine_type": "virt"}, "CUSTOM_COMPUTE_MACHINE_VIRT"),
-        ({"hw_disk_bus": "scsi"}, "COMPUTE_STORAGE_BUS_SCSI"),
+        ("hw_firmware_type", "uefi", "COMPUTE_FIRMWARE_UEFI"),
+        ("hw_machine_type", "virt", "CUSTOM_COMPUTE_MACHINE_VIRT"),
+        ("hw_disk_bus", "scsi", "COMPUTE_STORAGE_BUS_SCSI"),
     ],
 )
 def test_hosts_of_its_own_architecture_remain_for_an_image_whose_architecture_is_not_offered_for_emulation(
-    properties: dict[str, object], plain: str, offered: list[str]
+    name: str, value: str, plain: str, offered: list[str]
 ) -> None:
     """The plain traits are required, and the plain default machine types
     forbidden that such a guest never has.
     """
-    spec = spec_of({"hw_emulation_architecture": "aarch64", **properties})
-    required = set(
-        required_by("image_metadata", spec, emulated_architectures=offered)
-    )
-    assert {trait for trait, wanted, _ in required if wanted} == {
-        "COMPUTE_ARCH_AARCH64",
-        plain,
-    }
-    forbidden = {trait for trait, wanted, _ in required if not wanted}
-    named = "hw_machine_type" in properties
-    assert ("CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35" in forbidden) is not named
-    assert "CUSTOM_COMPUTE_DEFAULT_MACHINE_VIRT" not in forbidden
-    assert all(
-        trait.startswith("CUSTOM_COMPUTE_DEFAULT_MACHINE_")
-        for trait in forbidden
-    )
+    spec = spec_of({"hw_emulation_architecture": "aarch64", name: value})
+    found = required_by("image_metadata", spec, emulated_architectures=offered)
+    required = {trait for trait, wanted, _ in found if wanted}
+    forbidden = {trait for trait, wanted, _ in found if not wanted}
+    assert required == {"COMPUTE_ARCH_AARCH64", plain}
+    is_named = name == "hw_machine_type"
+    default = "CUSTOM_COMPUTE_DEFAULT_MACHINE_"
+    assert (f"{default}Q35" in forbidden) is not is_named
+    assert f"{default}VIRT" not in forbidden
+    for trait in forbidden:
+        assert trait.startswith(default)
 
 
-def test_device_that_no_guest_of_the_emulated_architecture_has_is_refused() -> (
-    None
-):
-    """Whatever hosts report; the late check of each host refuses it as
-    well.
-    """
-    for name, value, architecture in (
+@pytest.mark.parametrize(
+    ("name", "value", "architecture"),
+    [
         ("hw_viommu_model", "intel", "aarch64"),
         ("hw_viommu_model", "virtio", "s390x"),
         ("hw_firmware_type", "uefi", "s390x"),
         ("hw_vif_model", "spapr-vlan", "x86_64"),
-    ):
-        emulated = {"hw_emulation_architecture": architecture}
-        pipeline = pipeline_of("image_metadata")
-        pipeline.apply(spec_of(emulated))
-        with pytest.raises(
-            ImpossibleCombination,
-            match=f"hw_emulation_architecture={architecture}",
-        ):
-            pipeline.apply(spec_of({**emulated, name: value}))
-        for facts in few_libvirt_hosts():
-            assert unsupported(spec_of({**emulated, name: value}), facts)
+    ],
+)
+def test_device_that_no_guest_of_the_emulated_architecture_has_is_refused(
+    name: str, value: str, architecture: str
+) -> None:
+    """Whatever hosts report; the late check of each host refuses it as
+    well.
+    """
+    emulated: Properties = {"hw_emulation_architecture": architecture}
+    pipeline = pipeline_of("image_metadata")
+    pipeline.apply(spec_of(emulated))
+    spec = spec_of({**emulated, name: value})
+    source = f"hw_emulation_architecture={architecture}"
+    with pytest.raises(ImpossibleCombination, match=source):
+        pipeline.apply(spec)
+    for facts in few_libvirt_hosts():
+        assert unsupported(spec, facts)

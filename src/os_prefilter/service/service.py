@@ -39,17 +39,17 @@ from os_prefilter.service.conf import (
     warn_of_misspelt_names,
 )
 from os_prefilter.service.decision_cache import DecisionCache
+from os_prefilter.service.existing_server import (
+    MachineTypeOf,
+    kept_machine_type,
+    may_be_required,
+)
 from os_prefilter.service.facts_from_conf import (
     DERIVED,
     RULES,
     facts_from,
     prepared,
     shared,
-)
-from os_prefilter.service.kept_machine_type import (
-    MachineTypeOf,
-    kept_machine_type,
-    may_be_required,
 )
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
@@ -162,7 +162,7 @@ class Service:
         :param kept_machine_type: returns the machine type that a server which
             exists keeps on its next host, and None if it gets that host's
             default
-            (:data:`os_prefilter.service.kept_machine_type.MachineTypeOf`).
+            (:data:`os_prefilter.service.existing_server.MachineTypeOf`).
         :param host_traits: reads which hosts have which traits, for
             :meth:`reason`
             (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`).

@@ -42,11 +42,10 @@ class Additions(NamedTuple):
 
     root_required: tuple[str, ...]
     root_forbidden: tuple[str, ...]
-    in_groups: tuple[Requirement, ...]
-    own_groups: tuple[RequestGroup, ...]
-    """New groups of the flavor for classes of the unsuffixed group."""
-    respelled: frozenset[str] = frozenset()
-    """Preferred traits, if the flavor has ``trait:NAME=preferred`` for one."""
+    in_groups: tuple[Requirement, ...] = ()
+    """Of the groups of ports, device profiles and PCI devices."""
+    extra_specs: Mapping[str, Any] | None = None
+    """Those of the flavor, with all that is added; None if nothing is."""
     aggregates: tuple[AggregateRequirement, ...] = ()
     draft: Any = None
     """A copy of the request spec that takes its place first.
@@ -55,7 +54,7 @@ class Additions(NamedTuple):
     """
 
 
-NO_ADDITIONS = Additions((), (), (), ())
+NO_ADDITIONS = Additions((), ())
 
 
 def prepare(
@@ -91,28 +90,29 @@ def prepare(
                 ValueError("it returned something that is not a trait name"),
             )
     _check(request, requirements, own_groups)
-    preferred = frozenset(item.trait for item in preferences)
-    has_to_respell = (
-        preferred
-        and respell_preferences(request.extra_specs, preferred)
-        != request.extra_specs
-    )
+    before = request.extra_specs
+    preferred = {item.trait for item in preferences}
+    extra_specs = {
+        **regroup(respell_preferences(before, preferred), own_groups)
+    }
     root_required: list[str] = []
     root_forbidden: list[str] = []
     in_groups: list[Requirement] = []
     for each in requirements:
-        if each.scope != ROOT:
+        if each.scope == ROOT:
+            on_root = root_required if each.required else root_forbidden
+            on_root.append(each.trait)
+        elif each.scope in request.requested_groups:
             in_groups.append(each)
-        elif each.required:
-            root_required.append(each.trait)
         else:
-            root_forbidden.append(each.trait)
+            suffix = "" if each.scope == UNSUFFIXED else each.scope
+            value = "required" if each.required else "forbidden"
+            extra_specs[trait_key(each.trait, suffix)] = value
     return Additions(
         tuple(root_required),
         tuple(root_forbidden),
         tuple(in_groups),
-        own_groups,
-        preferred if has_to_respell else frozenset(),
+        None if extra_specs == before else extra_specs,
         aggregates,
     )
 
@@ -231,7 +231,7 @@ def write(new: Additions, request_spec: Any) -> None:
             request_spec.root_forbidden.update if new.root_forbidden else None
         )
         elsewhere = (
-            new.in_groups or new.own_groups or new.respelled or new.aggregates
+            new.in_groups or new.extra_specs is not None or new.aggregates
         )
         for step in _steps(new, request_spec) if elsewhere else ():
             step()
@@ -257,41 +257,20 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
         clones["requested_destination"] = _destination_with(
             new.aggregates, request_spec
         )
-    in_flavor: dict[str, str] = {}
     groups = {
         group.requester_id: group
         for group in field_of(request_spec, "requested_resources", ())
     }
     for item in new.in_groups:
-        if item.scope in groups:
-            group = groups[item.scope]
-            steps.append(
-                partial(
-                    (
-                        group.required_traits
-                        if item.required
-                        else group.forbidden_traits
-                    ).add,
-                    item.trait,
-                )
-            )
-        else:
-            suffix = "" if item.scope == UNSUFFIXED else item.scope
-            in_flavor[trait_key(item.trait, suffix)] = (
-                "required" if item.required else "forbidden"
-            )
-    if in_flavor or new.own_groups or new.respelled:
+        group = groups[item.scope]
+        traits = group.forbidden_traits
+        if item.required:
+            traits = group.required_traits
+        steps.append(partial(traits.add, item.trait))
+    if new.extra_specs is not None:
         flavor = clone_of(request_spec.flavor)
-        before = field_of(flavor, "extra_specs", {})
-        respelled = (
-            respell_preferences(before, new.respelled)
-            if new.respelled
-            else before
-        )
-        flavor.extra_specs = {
-            **regroup(respelled, new.own_groups),
-            **in_flavor,
-        }
+        # Decisions are cached: each request gets a dictionary of its own.
+        flavor.extra_specs = dict(new.extra_specs)
         clones["flavor"] = flavor
     # Before the others: a request spec whose flavor cannot be assigned shows
     # it here.

@@ -141,6 +141,8 @@ class RequestSpec:
     """Each hint with its values, tenants' text."""
     requested_networks: list[NetworkRequest] = field(default_factory=list)
     """The networks and ports that the author of the request chose."""
+    force_hosts: Sequence[str] = ()
+    """The host of a server that is rebuilt."""
 
     @property
     def root_required(self) -> set[str]:

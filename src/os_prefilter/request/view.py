@@ -192,7 +192,7 @@ _ALL_IMAGE_FIELDS = ("properties", *_IMAGE_FIELDS)
 _ALL_FLAVOR_FIELDS = ("extra_specs", *_FLAVOR_FIELDS)
 _READ = (
     "flavor image is_bfv request_level_params requested_resources pci_requests"
-    " requested_destination"
+    " requested_destination force_hosts scheduler_hints"
 )
 _SPEC = PartReaders(
     RequestSpec, _READ.split(), {"pci_requests": "pci_request_ids"}
@@ -239,10 +239,9 @@ def _hints_of(spec: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     )
 
 
-def _has_hint_of_rebuild(spec: Any) -> bool:
+def _is_rebuild(hints: Any) -> bool:
     # Users may give the hint as well: only nova-api, or an administrator, also
     # forces the server's host.
-    hints = field_of(spec, "scheduler_hints")
     return isinstance(hints, Mapping) and tuple(
         _as_list(hints.get("_nova_check_type"))
     ) == ("rebuild",)
@@ -361,6 +360,8 @@ class Request:
             groups,
             pci_requests,
             destination,
+            forced_hosts,
+            hints,
             knows_spec,
         ) = read(request_spec)
         properties, disk_format, knows_image = _IMAGE[image.__class__](image)
@@ -429,9 +430,7 @@ class Request:
 
         Nova then names its cell, or allows it to leave its cell.
         """
-        self.is_rebuild: Final = bool(
-            field_of(request_spec, "force_hosts")
-        ) and _has_hint_of_rebuild(request_spec)
+        self.is_rebuild: Final = bool(forced_hosts) and _is_rebuild(hints)
         """True if Nova rebuilds the server on its host.
 
         With a new image and the flavor that it has.
@@ -484,6 +483,32 @@ class Request:
         self._amounts = amounts
         self._requested_resources = groups
         self._pci_requests = pci_requests
+
+    def with_server(
+        self,
+        kept_machine_type: str | None,
+        implied: Mapping[str, str],
+        *,
+        has_new_flavor: bool,
+    ) -> "Request":
+        """Return the request with what the deployment knows of its server."""
+        return Request(
+            self._spec, kept_machine_type, self._reads, implied, has_new_flavor
+        )
+
+    def ask(
+        self, look_up: Callable[[Any, Any], _Found], context: Any
+    ) -> _Found:
+        """Return what the embedding service knows of the request spec.
+
+        :param look_up: ``(context, request_spec) -> result``
+        """
+        return look_up(context, self._spec)
+
+    @property
+    def instance_uuid(self) -> Any:
+        """The UUID of the server; None if it is not set."""
+        return field_of(self._spec, "instance_uuid")
 
     def copy_spec(self) -> Any:
         """Return a copy of the request spec, for filters that change one.
@@ -540,6 +565,10 @@ class Request:
             self.boots_from_volume,
             self.server_exists,
             self._new_parts,
+            [
+                self._read_extra_field(name)
+                for name in sorted(self._reads or ())
+            ],
         )
 
     def asks_anew(self, *sources: str) -> bool:

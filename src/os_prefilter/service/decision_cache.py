@@ -3,11 +3,10 @@
 """Cache of filter decisions, keyed by the request's content (ADR 0019)."""
 
 import marshal
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
-from os_prefilter.request.view import Request, read_extra_field
+from os_prefilter.request.view import Request
 from os_prefilter.service.request_events import CachedDecision
 
 MOST = 1000
@@ -24,19 +23,14 @@ _FORMAT = 2
 
 
 class DecisionCache:
-    """Decisions of equal requests. Safe to use from many threads.
+    """Decisions of equal requests. Safe to use from many threads."""
 
-    :param reads: what the filters read beyond what the view holds
-    """
-
-    def __init__(self, reads: Collection[str]) -> None:
-        self._reads = sorted(reads)
+    def __init__(self) -> None:
         self._decisions: dict[bytes, CachedDecision] = {}
 
     def decide_once(
         self,
         request: Request,
-        request_spec: Any,
         decide: Callable[[], CachedDecision],
     ) -> tuple[CachedDecision, bool]:
         """Return the decision of an equal request, or decide.
@@ -49,16 +43,7 @@ class DecisionCache:
         try:
             # Values with their types, as 1, 1.0 and True do not mean the same;
             # nothing but plain values is written.
-            key = marshal.dumps(
-                (
-                    request_key,
-                    [
-                        read_extra_field(request_spec, name)
-                        for name in self._reads
-                    ],
-                ),
-                _FORMAT,
-            )
+            key = marshal.dumps(request_key, _FORMAT)
         except ValueError:
             return decide(), False
         if len(key) > LONGEST:

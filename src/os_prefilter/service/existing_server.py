@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Machine type that a server keeps when it moves.
+"""What an embedding service knows of a server that exists and moves.
 
-The default of its next host does not count then.
+With the machine type that it keeps, the default of its next host does not
+count. With a new flavor, extra specs may be a reason to reject it.
 
 Nova writes the machine type of a server's first start into the server's system
 metadata, where the image names none, and never into the request spec. See ADR
@@ -15,8 +16,7 @@ from typing import Any
 
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
-from os_prefilter.request.fields import field_of
-from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
 from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 from os_prefilter.vocabulary.options import Options
@@ -30,6 +30,9 @@ It is the one that an existing server keeps; None where the server gets the
 default of its next host. Empty, or an error, means that it is not known.
 Called for moves alone, never for a new server.
 """
+
+HasNewFlavor = Callable[[Any, Any], bool]
+"""``(context, request_spec) -> whether a server is resized``."""
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -51,7 +54,7 @@ def may_be_required(options: Options) -> bool:
 
 def kept_machine_type(
     look_up: MachineTypeOf | None,
-    request_spec: Any,
+    request: Request,
     context: Any,
     until: float,
 ) -> str | None:
@@ -64,7 +67,7 @@ def kept_machine_type(
     if look_up is None:
         return UNKNOWN_MACHINE_TYPE
     asked, problem = ask_in_time(
-        partial(look_up, context, request_spec),
+        partial(request.ask, look_up, context),
         "machine type",
         until,
         "kept_machine_type",
@@ -73,7 +76,7 @@ def kept_machine_type(
         LOG.warning(
             "The machine type of the server %s is not known (%s): no host is"
             " excluded because of its default.",
-            quote(field_of(request_spec, "instance_uuid")),
+            quote(request.instance_uuid),
             problem,
         )
         return UNKNOWN_MACHINE_TYPE
@@ -87,3 +90,35 @@ def kept_machine_type(
         if _MACHINE.canonical(machine_type)
         else UNKNOWN_MACHINE_TYPE
     )
+
+
+def is_resized(
+    look_up: HasNewFlavor | None,
+    request: Request,
+    context: Any,
+    until: float,
+) -> bool:
+    """Return whether a server gets another flavor; False if it is not known.
+
+    :param until: as for :func:`kept_machine_type`
+    """
+    # Only extra specs can be a reason to reject a resize.
+    if (
+        not look_up
+        or not request.server_exists
+        or request.is_rebuild
+        or not request.extra_specs
+    ):
+        return False
+    asked, problem = ask_in_time(
+        partial(request.ask, look_up, context),
+        "is resized",
+        until,
+        "has_new_flavor",
+    )
+    if problem:
+        LOG.warning(
+            "Failed to find out whether a server is resized: %s", problem
+        )
+        return False
+    return asked.result()

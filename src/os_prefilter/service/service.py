@@ -5,7 +5,6 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import inf
 from operator import is_
 from typing import Any, NamedTuple
@@ -40,7 +39,9 @@ from os_prefilter.service.conf import (
 )
 from os_prefilter.service.decision_cache import DecisionCache
 from os_prefilter.service.existing_server import (
+    HasNewFlavor,
     MachineTypeOf,
+    is_resized,
     kept_machine_type,
     may_be_required,
 )
@@ -104,7 +105,7 @@ class Service:
 
     None if they are not required.
     """
-    has_new_flavor: Callable[[Any, Any], bool] | None = None
+    has_new_flavor: HasNewFlavor | None = None
     """``(context, request_spec) -> bool``: whether a server is resized.
 
     With None, or after an error, that is not known, and the server is rejected
@@ -432,47 +433,22 @@ class Service:
             and request.takes_default_machine_type
         )
         implied = self._implied_in(request)
-        is_resized = self._is_resized(request, request_spec, context, until)
-        if keeps or implied or is_resized:
+        resized = is_resized(self.has_new_flavor, request, context, until)
+        if keeps or implied or resized:
             kept = None
             if keeps:
                 kept = kept_machine_type(
-                    self.machine_type_of, request_spec, context, until
+                    self.machine_type_of, request, context, until
                 )
-            request = Request(
-                request_spec, kept, self._reads, implied, is_resized
+            request = request.with_server(
+                kept, implied, has_new_flavor=resized
             )
         if self._reads is None:
             return self._decided(snapshot.pipeline, request, context), False
         return snapshot.decisions.decide_once(
             request,
-            request_spec,
             lambda: self._decided(snapshot.pipeline, request, context),
         )
-
-    def _is_resized(
-        self, request: Request, request_spec: Any, context: Any, until: float
-    ) -> bool:
-        # Only extra specs can be a reason to reject a resize.
-        if (
-            not self.has_new_flavor
-            or not request.server_exists
-            or request.is_rebuild
-            or not request.extra_specs
-        ):
-            return False
-        asked, problem = deployment_facts.ask_in_time(
-            partial(self.has_new_flavor, context, request_spec),
-            "is resized",
-            until,
-            "has_new_flavor",
-        )
-        if problem:
-            LOG.warning(
-                "Failed to find out whether a server is resized: %s", problem
-            )
-            return False
-        return asked.result()
 
     def _implied_in(self, request: Request) -> dict[str, str]:
         if not self.implied_by:
@@ -516,7 +492,7 @@ class Service:
             self._adjustments(values),
             self.remark,
         )
-        return Snapshot(readings, pipeline, DecisionCache(self._reads or ()))
+        return Snapshot(readings, pipeline, DecisionCache())
 
     def _adjustments(self, values: Mapping[str, Any]) -> Iterable[Adjust]:
         """Yield the adjustments of a filter's result by the deployment.

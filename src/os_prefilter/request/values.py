@@ -123,6 +123,17 @@ def value_of(
     return resolved.value
 
 
+def value_named(request: Request, name: str) -> RowValue | None:
+    """Return the value of a row by the row's name; None if none.
+
+    :raises ContradictingSources: as :func:`value_of` does.
+    """
+    resolved = _resolve_named(request, name)
+    if resolved.problem:
+        raise resolved.problem()
+    return resolved.value
+
+
 def raw_values(request: Request, row: Row) -> tuple[object, object]:
     """Return the raw values of a row in image and flavor, or None for each."""
     in_image = (
@@ -148,6 +159,10 @@ def resolve(request: Request, row: Row) -> Resolved:
     if found is None:
         found = request.cache[row] = _read(request, row)
     return found
+
+
+def _resolve_named(request: Request, name: str) -> Resolved:
+    return resolve(request, row_named(name))
 
 
 def rows_of(request: Request, name: str) -> Sequence[Row]:
@@ -272,7 +287,7 @@ def _relate(
     # guests of the host's own architecture.
     if implied_by and not guest_of(request).architecture:
         name, more = implied_by
-        other = value_of(request, row_named(name))
+        other = value_named(request, name)
         is_implied = other is not None and other.value == more
     incompatible: list[tuple[Incompatible, str]] = []
     uncertain: list[tuple[Incompatible, str]] = []
@@ -302,11 +317,10 @@ def _incompatible_in_nova(
         yield _EQUAL_PORTS, f"flavor extra spec {row.extra_spec}"
     constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
     for pair in constraints.incompatible_in_nova:
-        other_row = row_named(pair.row)
-        other = value_of(request, other_row)
+        other = value_named(request, pair.row)
         value = other.value if other else ""
         if value == pair.value and not _is_excused(request, pair):
-            without = f"an image without {other_row.image_property}"
+            without = f"an image without {row_named(pair.row).image_property}"
             yield pair, str(other.source) if other else without
 
 
@@ -360,7 +374,7 @@ def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
         yield place, machine, reason
     bits = address_bits_of(request)
     mode = (
-        value_of(request, row_named("maxphysaddr_mode"))
+        value_named(request, "maxphysaddr_mode")
         if bits.value
         else None
     )
@@ -382,7 +396,7 @@ def _encrypts_memory(request: Request) -> bool:
     By the property, or by a trait's model.
     """
     return any(
-        value_of(request, row_named(name))
+        value_named(request, name)
         for name in ("mem_encryption", "mem_encryption_model")
     )
 
@@ -398,7 +412,7 @@ _VERSION_OF_PC = re.compile(
 def _is_excused(request: Request, pair: Incompatible) -> bool:
     guest = guest_of(request)
     for name, values in pair.unless:
-        found = value_of(request, row_named(name))
+        found = value_named(request, name)
         if (
             found
             and found.value in values
@@ -413,7 +427,11 @@ def advice_of(pair: Incompatible) -> str:
 
     ``hw_usb_model=qemu-xhci``.
     """
-    name, values = pair.unless[0]
+    return _setting(*pair.unless[0])
+
+
+def _setting(name: str, values: Sequence[str]) -> str:
+    """Return how an image says the first of these values of a row."""
     return f"{row_named(name).image_property}={values[0]}"
 
 
@@ -501,7 +519,7 @@ def _read_as_new(request: Request, row: Row) -> Resolved:
     ):
         return _NOT_SET
     other = (
-        resolve(request, row_named(depends_on.row)) if depends_on else _NOT_SET
+        _resolve_named(request, depends_on.row) if depends_on else _NOT_SET
     )
     is_meaningless = depends_on and not (
         other.value and other.value.value in enabling_values(depends_on)
@@ -640,20 +658,18 @@ def _violated_constraint(
         (True, constraints.needs),
     ):
         for name, values in pairs:
-            row_beside = row_named(name)
-            other = resolve(request, row_beside)
+            other = _resolve_named(request, name)
             # First: the request is rejected with the same words, whichever of
             # the two rows is read first.
             if other.problem:
                 return other.problem
             has_one = other.value is not None and other.value.value in values
             if has_one != is_needed:
-                place = f"{row_beside.image_property}={values[0]}"
-                source = other.value.source if other.value else ""
+                without = f"an image without {_setting(name, values)}"
                 return partial(
                     ImpossibleCombination,
                     str(found.source),
-                    str(source) or f"an image without {place}",
+                    str(other.value.source) if other.value else without,
                 )
     return None
 

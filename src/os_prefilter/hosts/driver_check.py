@@ -23,7 +23,7 @@ from os_prefilter.hosts.capabilities import (
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request import values as asked
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.named_traits import named_traits, sources_naming
+from os_prefilter.request.named_traits import named_traits
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
     BY_NAME,
@@ -279,7 +279,7 @@ class _Check:
             "by a trait Nova gives the guest no device; set"
             f" {row.image_property}=true"
         )
-        for source in sources_naming(self._request, device)[0]:
+        for source in asked.sources_naming(self._request, device)[0]:
             if self._request.asks_anew(source.place):
                 yield Unsupported(source.place, source.value, reason)
 

@@ -32,10 +32,10 @@ def named_traits(request: Request) -> Iterator[NamedTrait]:
                 trait,
                 required,
                 suffix or UNSUFFIXED,
-                _in_flavor(trait, suffix, required=required),
+                source_in_flavor(trait, suffix, required=required),
             )
     for name in request.image_traits:
-        yield NamedTrait(Trait(name), True, UNSUFFIXED, _in_image(name))
+        yield NamedTrait(Trait(name), True, UNSUFFIXED, source_in_image(name))
     for suffix, group in request.requested_groups.items():
         for trait, required in _traits_of(group):
             yield NamedTrait(
@@ -50,30 +50,6 @@ def written_requirements(request: Request) -> tuple[Requirement, ...]:
     )
 
 
-def sources_naming(
-    request: Request, trait: str
-) -> tuple[list[Source], list[Source]]:
-    """Return the sources that require, and that forbid, a trait by name.
-
-    In image and flavor, of a trait of the host.
-
-    Not those in the flavor for a rebuild: the server runs with its flavor, and
-    Nova has given it no device by a trait.
-    """
-    wanted = [_in_image(trait)] if trait in request.image_traits else []
-    unwanted = []
-    for suffix, group in (
-        request.flavor_groups.items() if not request.is_rebuild else ()
-    ):
-        if not request.is_of_host(suffix or UNSUFFIXED):
-            continue
-        if trait in group.required_traits:
-            wanted.append(_in_flavor(trait, suffix, required=True))
-        if trait in group.forbidden_traits:
-            unwanted.append(_in_flavor(trait, suffix, required=False))
-    return wanted, unwanted
-
-
 def _traits_of(group: RequestGroup) -> Iterator[tuple[Trait, bool]]:
     for required, traits in (
         (True, group.required_traits),
@@ -84,13 +60,15 @@ def _traits_of(group: RequestGroup) -> Iterator[tuple[Trait, bool]]:
             yield Trait(name), required
 
 
-def _in_image(trait: str) -> Source:
+def source_in_image(trait: str) -> Source:
+    """Return the image as the source of a trait that it names."""
     return Source(
         f"image property trait:{trait}", "required", name=f"trait:{trait}"
     )
 
 
-def _in_flavor(trait: str, suffix: str, *, required: bool) -> Source:
+def source_in_flavor(trait: str, suffix: str, *, required: bool) -> Source:
+    """Return a group of the flavor as the source of a trait that it names."""
     key = trait_key(trait, suffix)
     return Source(
         f"flavor extra spec {key}",

@@ -19,8 +19,11 @@ from os_prefilter.common.errors import (
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.named_traits import sources_naming
-from os_prefilter.request.requirements import Note, Source
+from os_prefilter.request.named_traits import (
+    source_in_flavor,
+    source_in_image,
+)
+from os_prefilter.request.requirements import UNSUFFIXED, Note, Source
 from os_prefilter.request.view import Request, cached_per_request
 from os_prefilter.vocabulary import enabling_values, row_named, table
 from os_prefilter.vocabulary.image_properties import BOOLEANS
@@ -373,11 +376,7 @@ def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
         )
         yield place, machine, reason
     bits = address_bits_of(request)
-    mode = (
-        value_named(request, "maxphysaddr_mode")
-        if bits.value
-        else None
-    )
+    mode = value_named(request, "maxphysaddr_mode") if bits.value else None
     if not mode or not request.asks_anew(bits.place, str(mode.source)):
         return
     if mode.value == "passthrough":
@@ -518,9 +517,7 @@ def _read_as_new(request: Request, row: Row) -> Resolved:
         and not (depends_on and depends_on.default)
     ):
         return _NOT_SET
-    other = (
-        _resolve_named(request, depends_on.row) if depends_on else _NOT_SET
-    )
+    other = _resolve_named(request, depends_on.row) if depends_on else _NOT_SET
     is_meaningless = depends_on and not (
         other.value and other.value.value in enabling_values(depends_on)
     )
@@ -672,6 +669,30 @@ def _violated_constraint(
                     str(other.value.source) if other.value else without,
                 )
     return None
+
+
+def sources_naming(
+    request: Request, trait: str
+) -> tuple[list[Source], list[Source]]:
+    """Return the sources that require, and that forbid, a trait by name.
+
+    In image and flavor, of a trait of the host.
+
+    Not those in the flavor for a rebuild: the server runs with its flavor, and
+    Nova has given it no device by a trait.
+    """
+    wanted = [source_in_image(trait)] if trait in request.image_traits else []
+    unwanted = []
+    for suffix, group in (
+        request.flavor_groups.items() if not request.is_rebuild else ()
+    ):
+        if not request.is_of_host(suffix or UNSUFFIXED):
+            continue
+        if trait in group.required_traits:
+            wanted.append(source_in_flavor(trait, suffix, required=True))
+        if trait in group.forbidden_traits:
+            unwanted.append(source_in_flavor(trait, suffix, required=False))
+    return wanted, unwanted
 
 
 def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:

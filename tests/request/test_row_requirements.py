@@ -5,7 +5,7 @@ the vocabulary.
 """
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_rows_skipped_for_a_request_would_not_change_the_filters_result(
 
 
 def _result(
-    spec: RequestSpec, rows: Iterable[Row], options: Options
+    spec: RequestSpec, rows: Sequence[Row], options: Options
 ) -> Requirements | str:
     try:
         return require_rows(Request(spec), rows, options)

@@ -177,7 +177,11 @@ class _Check:
 
     def _relations(self, row: Row, choice: asked.RowValue) -> asked.Relations:
         return asked.relations_of(
-            self._request, row, choice, by_nova=self._facts.built_by_nova
+            self._request,
+            self._guest,
+            row,
+            choice,
+            by_nova=self._facts.built_by_nova,
         )
 
     def settings(self) -> GuestSettings:

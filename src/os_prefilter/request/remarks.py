@@ -198,7 +198,9 @@ def _notes_on_incompatible_values(request: Request) -> Iterator[Note]:
             found = value_of(request, row)
             if not found:
                 continue
-            relations = relations_of(request, row, found, by_nova=True)
+            relations = relations_of(
+                request, guest_of(request), row, found, by_nova=True
+            )
             for pair, other in relations.uncertain:
                 present = value_of(request, row_named(pair.unless[0][0]))
                 how = f"instead of {present.value}" if present else "as well"

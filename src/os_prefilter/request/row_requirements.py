@@ -2,7 +2,7 @@
 
 """Translate a request into traits by rows: most filters' logic."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -61,7 +61,7 @@ class _RowMeaning(NamedTuple):
 
 
 def require_rows(
-    request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT
+    request: Request, rows: Sequence[Row], options: Options, scope: str = ROOT
 ) -> Requirements:
     """Return the requirements of the values that a request gives to rows.
 
@@ -80,9 +80,12 @@ def require_rows(
     :raises NeverStarts: for two values that no guest of Nova has together, if
         Nova builds the guests.
     """
+    if not rows:
+        return NOTHING
     requirements: list[Requirement] = []
     notes: list[Note] = []
     preferences: list[Preference] = []
+    guest = guest_of(request)
     for row in rows:
         found = value_of(request, row, options.unknown_values, notes)
         if not found or row.values[found.value].trait is None:
@@ -95,12 +98,13 @@ def require_rows(
             and raw_values(request, row) == (None, None)
         )
         relations = relations_of(
-            request, row, found, by_nova=options.nova_builds_guests
+            request, guest, row, found, by_nova=options.nova_builds_guests
         )
         if is_written or relations.is_implied:
             continue
-        requirements += _start_in_nova(found, relations)
-        meaning = _meaning(row, found, guest_of(request), options, scope)
+        if relations.incompatible:
+            requirements += _start_in_nova(found, relations)
+        meaning = _meaning(row, found, guest, options, scope)
         if meaning.preference:
             # Nor does a default machine type that lacks the device exclude a
             # host.
@@ -114,8 +118,6 @@ def require_rows(
             requirements += _forbid_incapable_defaults(
                 request, meaning, found, requirements
             )
-    if not (requirements or notes or preferences):
-        return NOTHING
     return Requirements(
         tuple(requirements), tuple(notes), preferences=tuple(preferences)
     )
@@ -152,16 +154,17 @@ def forbid_incapable_hosts(
     """
     requirements: list[Requirement] = []
     notes: list[Note] = []
+    guest = guest_of(request)
     for row in rows:
         found = value_of(request, row, options.unknown_values, notes)
         if found:
             relations = relations_of(
-                request, row, found, by_nova=options.nova_builds_guests
+                request, guest, row, found, by_nova=options.nova_builds_guests
             )
             requirements += _start_in_nova(found, relations)
             if relations.lives_without:
                 continue
-            meaning = _meaning(row, found, guest_of(request), options)
+            meaning = _meaning(row, found, guest, options)
             requirements += _forbid_incapable_defaults(
                 request, meaning, found, requirements
             )

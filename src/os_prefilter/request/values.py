@@ -18,7 +18,7 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.request.guest_platform import guest_of
+from os_prefilter.request.guest_platform import Guest
 from os_prefilter.request.named_traits import (
     source_in_flavor,
     source_in_image,
@@ -264,11 +264,17 @@ _UNRELATED = Relations()
 
 
 def relations_of(
-    request: Request, row: Row, found: RowValue, *, by_nova: bool
+    request: Request,
+    guest: Guest,
+    row: Row,
+    found: RowValue,
+    *,
+    by_nova: bool,
 ) -> Relations:
     """Return the relations of a value; computed once for each request.
 
-    :param by_nova: True if Nova's drivers build the guest
+    :param guest: that of the request
+    :param by_nova: True if Nova's drivers build it
     :raises ContradictingSources: if a value to compare with is contradictory.
     """
     if not row.constraints:
@@ -276,26 +282,33 @@ def relations_of(
     key = (row, found.value, by_nova)
     relations: Relations | None = request.cache.get(key)
     if relations is None:
-        relations = _relate(request, row, found, by_nova=by_nova)
+        relations = _relate(request, guest, row, found, by_nova=by_nova)
         request.cache[key] = relations
     return relations
 
 
 def _relate(
-    request: Request, row: Row, found: RowValue, *, by_nova: bool
+    request: Request,
+    guest: Guest,
+    row: Row,
+    found: RowValue,
+    *,
+    by_nova: bool,
 ) -> Relations:
     implied_by = row.constraints.get(found.value, _NO_CONSTRAINTS).implied_by
     is_implied = False
     # Of an emulated guest the other row's trait says nothing: it is about
     # guests of the host's own architecture.
-    if implied_by and not guest_of(request).architecture:
+    if implied_by and not guest.architecture:
         name, more = implied_by
         other = value_named(request, name)
         is_implied = other is not None and other.value == more
     incompatible: list[tuple[Incompatible, str]] = []
     uncertain: list[tuple[Incompatible, str]] = []
     lives_without = False
-    pairs = _incompatible_in_nova(request, row, found) if by_nova else ()
+    pairs = (
+        _incompatible_in_nova(request, guest, row, found) if by_nova else ()
+    )
     for pair, source in pairs:
         if not pair.is_certain:
             uncertain.append((pair, source))
@@ -309,7 +322,7 @@ def _relate(
 
 
 def _incompatible_in_nova(
-    request: Request, row: Row, found: RowValue
+    request: Request, guest: Guest, row: Row, found: RowValue
 ) -> Iterator[tuple[Incompatible, str]]:
     if (
         row.name == _EQUAL_PORTS.row
@@ -322,7 +335,7 @@ def _incompatible_in_nova(
     for pair in constraints.incompatible_in_nova:
         other = value_named(request, pair.row)
         value = other.value if other else ""
-        if value == pair.value and not _is_excused(request, pair):
+        if value == pair.value and not _is_excused(request, guest, pair):
             without = f"an image without {row_named(pair.row).image_property}"
             yield pair, str(other.source) if other else without
 
@@ -408,8 +421,7 @@ _VERSION_OF_PC = re.compile(
 )
 
 
-def _is_excused(request: Request, pair: Incompatible) -> bool:
-    guest = guest_of(request)
+def _is_excused(request: Request, guest: Guest, pair: Incompatible) -> bool:
     for name, values in pair.unless:
         found = value_named(request, name)
         if (

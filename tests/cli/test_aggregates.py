@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Commands with the filters by availability zone, tenant and isolated
-aggregates, on the aggregates of a fleet file.
-"""
+"""Commands with the filters that read aggregates, on those of a file."""
 
 from pathlib import Path
 
@@ -24,66 +22,57 @@ hosts:
 _FILTERS = "availability_zone,tenant_isolation,isolated_aggregates"
 
 
+_REQUESTS = {
+    "zone": ("--availability-zone north", ["a"]),
+    "zone with hosts of a tenant": ("--availability-zone south", ["b"]),
+    "tenant with hosts": ("--project p1 --property os_distro=x", ["b"]),
+    "tenant without": ("--project p2", ["a", "b"]),
+    "isolation": ("--property trait:CUSTOM_WINDOWS=required", ["c"]),
+    "no such zone": ("--availability-zone mars", ["a", "b"]),
+}
+
+
 @pytest.fixture
-def hosts(tmp_path: Path) -> str:
-    return placed(tmp_path / "fleet.yaml", _FLEET)
+def hosts(tmp_path: Path) -> tuple[str, str]:
+    """Return the option that names the fleet."""
+    return "--hosts", placed(tmp_path / "fleet.yaml", _FLEET)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--availability-zone", "north"], ["a"]),
-        (["--availability-zone", "south"], ["b"]),
-        (["--project", "p1", "--property", "os_distro=x"], ["b"]),
-        (["--project", "p2"], ["a", "b"]),
-        (["--property", "trait:CUSTOM_WINDOWS=required"], ["c"]),
-        (["--availability-zone", "mars"], ["a", "b"]),
-    ],
+    ("request_options", "expected"), _REQUESTS.values(), ids=_REQUESTS
 )
 def test_candidates_are_the_hosts_of_the_aggregates(
-    arguments: list[str], expected: list[str], hosts: str, capsys: Capture
+    request_options: str,
+    expected: list[str],
+    hosts: tuple[str, str],
+    capsys: Capture,
 ) -> None:
     """Also as a real Placement has it."""
-    found = json_of(
-        capsys,
-        "candidates",
-        "--hosts",
-        hosts,
-        "--filter",
-        _FILTERS,
-        *arguments,
-    )
+    argv = [*hosts, "--filter", _FILTERS, *request_options.split()]
+    found = json_of(capsys, "candidates", *argv)
     assert sorted(row["Host"] for row in found) == expected
 
 
 def test_zone_counts_without_naming_its_filter_and_isolation_only_if_named(
-    hosts: str, capsys: Capture
+    hosts: tuple[str, str], capsys: Capture
 ) -> None:
-    found = json_of(
-        capsys, "candidates", "--hosts", hosts, "--availability-zone", "north"
-    )
+    argv = [*hosts, "--availability-zone", "north"]
+    found = json_of(capsys, "candidates", *argv)
     assert sorted(row["Host"] for row in found) == ["a", "c"]
 
 
 def test_diagnosis_names_the_filter_and_the_aggregates(
-    hosts: str, capsys: Capture
+    hosts: tuple[str, str], capsys: Capture
 ) -> None:
     request = ["--availability-zone", "north", "--project", "p1"]
-    found = json_of(
-        capsys,
-        "diagnose",
-        "--hosts",
-        hosts,
-        "--filter",
-        _FILTERS,
-        *request,
-        code=2,
-    )
-    assert {
+    argv = [*hosts, "--filter", _FILTERS, *request]
+    found = json_of(capsys, "diagnose", *argv, code=2)
+    because = {
         each["by"]: each["because"]
         for each in found["requirements"]
         if each["kind"] == "aggregate"
-    } == {
+    }
+    assert because == {
         "availability_zone": "availability zone 'north': aggregate rack-1",
         "tenant_isolation": "tenant 'p1': aggregate rack-2",
         "isolated_aggregates": (
@@ -94,26 +83,11 @@ def test_diagnosis_names_the_filter_and_the_aggregates(
 
 
 def test_audit_of_images_refuses_a_filter_that_adds_aggregates(
-    hosts: str, tmp_path: Path, capsys: Capture
+    hosts: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
-    images = placed(
-        tmp_path / "images.json", [{"name": "i", "properties": {}}]
-    )
-    assert (
-        main(
-            [
-                "audit",
-                "--images",
-                images,
-                "--hosts",
-                hosts,
-                "--enable",
-                _FILTERS,
-            ]
-        )
-        == 1
-    )
-    assert (
-        "which an audit of images cannot judge. Leave that filter out."
-        in capsys.readouterr().err
-    )
+    entries = [{"name": "i", "properties": {}}]
+    images = placed(tmp_path / "images.json", entries)
+    argv = ["--images", images, *hosts, "--enable", _FILTERS]
+    assert main(["audit", *argv]) == 1
+    problem = "which an audit of images cannot judge. Leave that filter out."
+    assert problem in capsys.readouterr().err

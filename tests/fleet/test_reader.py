@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Fleet files: what is accepted, and that everything else is refused with its
-place.
-"""
+"""Fleet files: what is accepted, and where and why others are refused."""
 
 import json
 import sys
@@ -243,81 +241,9 @@ BAD: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
         (":1: ", "a key must be text", "quotes"),
     ),
     "host name long": (f"hosts: {{{'n' * 201}: {{}}}}", ("hosts", "1 to 200")),
-    "unknown field": (
-        HOST + "trait: []",
-        ("hosts.kvm-1", "'trait'", "traits"),
-    ),
-    "resources list": (
-        HOST + "resources: [VCPU]",
-        ("hosts.kvm-1.resources", "a list", "a mapping"),
-    ),
-    "total zero": (
-        HOST + "resources: {VCPU: 0}",
-        ("resources.VCPU", "0", "integer from 1"),
-    ),
-    "no total": (
-        HOST + "resources: {VCPU: {reserved: 1}}",
-        ("resources.VCPU", "'total'"),
-    ),
-    "reserved above": (
-        HOST + "resources: {VCPU: {total: 1, reserved: 2}}",
-        ("VCPU", "reserved 2", "total"),
-    ),
-    "min above max": (
-        HOST + "resources: {VCPU: {total: 9, min_unit: 3, max_unit: 2}}",
-        ("min_unit 3", "max_unit"),
-    ),
-    "ratio .nan": (
-        HOST + "resources: {VCPU: {total: 1, allocation_ratio: .nan}}",
-        (".nan", "decimal number"),
-    ),
-    "ratio .inf": (
-        HOST + "resources: {VCPU: {total: 1, allocation_ratio: .inf}}",
-        (".inf", "decimal number"),
-    ),
-    "ambiguous 010": (
-        HOST + "resources: {VCPU: 010}",
-        (":3: ", "disagree on '010'", "decimal number"),
-    ),
-    "ambiguous 0x10": (
-        HOST + "resources: {VCPU: 0x10}",
-        (":3: ", "disagree on '0x10'", "decimal number"),
-    ),
-    "ambiguous 1_000": (
-        HOST + "resources: {VCPU: 1_000}",
-        (":3: ", "disagree on '1_000'", "decimal number"),
-    ),
-    "ambiguous 1:30": (
-        HOST + "resources: {VCPU: 1:30}",
-        (":3: ", "disagree on '1:30'", "decimal number"),
-    ),
-    "ambiguous no": (
-        HOST + "resources: {VCPU: no}",
-        (":3: ", "disagree on 'no'", "decimal number"),
-    ),
-    "ambiguous Yes": (
-        HOST + "resources: {VCPU: Yes}",
-        (":3: ", "disagree on 'Yes'", "decimal number"),
-    ),
-    "class unknown": (
-        HOST + "resources: {VCPUS: 1}",
-        ("'VCPUS'", "resource class", "CUSTOM_"),
-    ),
-    "trait malformed": (
-        HOST + "traits: [COMPUTE_NODE, hw-x]",
-        ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z"),
-    ),
-    "trait unknown": (
-        HOST + "traits: [HW_NO_TRAIT]",
-        ("hosts.kvm-1.traits[0]", "'HW_NO_TRAIT'", "os-traits"),
-    ),
     "traits many": (
         f"x-a: &a [{'COMPUTE_NODE, ' * 900}]\n{HOST}traits: [*a, *a]",
         ("1800 entries", "1000"),
-    ),
-    "name of own host": (
-        HOST + "providers: {kvm-1: {}}",
-        ("hosts.kvm-1.providers.kvm-1", "unique"),
     ),
     "provider twice": (
         "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}",
@@ -366,6 +292,84 @@ BAD: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
 def test_invalid_fleet_file_is_refused_with_location_and_reason(
     tmp_path: Path, text: str | bytes, parts: tuple[str, ...]
 ) -> None:
+    check_refusal(tmp_path, text, parts)
+
+
+BAD_FIELDS = {
+    "unknown field": (
+        "trait: []",
+        ("hosts.kvm-1", "'trait'", "traits"),
+    ),
+    "resources list": (
+        "resources: [VCPU]",
+        ("hosts.kvm-1.resources", "a list", "a mapping"),
+    ),
+    "total zero": (
+        "resources: {VCPU: 0}",
+        ("resources.VCPU", "0", "integer from 1"),
+    ),
+    "no total": (
+        "resources: {VCPU: {reserved: 1}}",
+        ("resources.VCPU", "'total'"),
+    ),
+    "reserved above": (
+        "resources: {VCPU: {total: 1, reserved: 2}}",
+        ("VCPU", "reserved 2", "total"),
+    ),
+    "min above max": (
+        "resources: {VCPU: {total: 9, min_unit: 3, max_unit: 2}}",
+        ("min_unit 3", "max_unit"),
+    ),
+    "ratio .nan": (
+        "resources: {VCPU: {total: 1, allocation_ratio: .nan}}",
+        (".nan", "decimal number"),
+    ),
+    "ratio .inf": (
+        "resources: {VCPU: {total: 1, allocation_ratio: .inf}}",
+        (".inf", "decimal number"),
+    ),
+    "class unknown": (
+        "resources: {VCPUS: 1}",
+        ("'VCPUS'", "resource class", "CUSTOM_"),
+    ),
+    "trait malformed": (
+        "traits: [COMPUTE_NODE, hw-x]",
+        ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z"),
+    ),
+    "trait unknown": (
+        "traits: [HW_NO_TRAIT]",
+        ("hosts.kvm-1.traits[0]", "'HW_NO_TRAIT'", "os-traits"),
+    ),
+    "name of own host": (
+        "providers: {kvm-1: {}}",
+        ("hosts.kvm-1.providers.kvm-1", "unique"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "parts"), BAD_FIELDS.values(), ids=BAD_FIELDS
+)
+def test_invalid_field_of_a_host_is_refused_with_location_and_reason(
+    tmp_path: Path, field: str, parts: tuple[str, ...]
+) -> None:
+    check_refusal(tmp_path, HOST + field, parts)
+
+
+@pytest.mark.parametrize(
+    "value", ["010", "0x10", "1_000", "1:30", "no", "Yes"]
+)
+def test_value_that_versions_of_yaml_read_differently_is_refused(
+    tmp_path: Path, value: str
+) -> None:
+    parts = (":3: ", f"disagree on '{value}'", "decimal number")
+    check_refusal(tmp_path, f"{HOST}resources: {{VCPU: {value}}}", parts)
+
+
+def check_refusal(
+    tmp_path: Path, text: str | bytes, parts: tuple[str, ...]
+) -> None:
+    """Check that the message names the file, has each part and is short."""
     with pytest.raises(DocumentError) as raised:
         load(tmp_path, text)
     message = str(raised.value)

@@ -2,6 +2,8 @@
 
 """Asking a Placement that must not be changed."""
 
+import re
+
 import pytest
 
 from os_prefilter import Flavor, RequestSpec
@@ -14,55 +16,43 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.operators.candidates import ask_placement
 from tests.support.placements import Observed, lone_host
 
-_CASES = [
-    # Required and forbidden traits, hosts, unknown traits.
-    ("", ("kvm-1",), ()),
-    ("HW_ARCH_X86_64", ("kvm-1",), ()),
-    ("CUSTOM_OF_AN_OPERATOR", ("kvm-1",), ()),
-    ("!CUSTOM_OF_AN_OPERATOR", (), ()),
-    ("CUSTOM_NOBODY", (), ("CUSTOM_NOBODY",)),
-    ("CUSTOM_NOBODY !CUSTOM_NONE", (), ("CUSTOM_NOBODY",)),
-    ("!CUSTOM_NOBODY", ("kvm-1",), ()),
-    ("!CUSTOM_NOBODY !CUSTOM_OF_AN_OPERATOR", (), ()),
-    ("HW_ARCH_X86_64 !CUSTOM_NOBODY", ("kvm-1",), ()),
-]
+_CASES = {
+    "no trait": ("", "kvm-1", ""),
+    "standard": ("HW_ARCH_X86_64", "kvm-1", ""),
+    "custom": ("CUSTOM_OF_AN_OPERATOR", "kvm-1", ""),
+    "custom, forbidden": ("!CUSTOM_OF_AN_OPERATOR", "", ""),
+    "unknown": ("CUSTOM_NOBODY", "", "CUSTOM_NOBODY"),
+    "two unknown": ("CUSTOM_NOBODY !CUSTOM_NONE", "", "CUSTOM_NOBODY"),
+    "unknown, forbidden": ("!CUSTOM_NOBODY", "kvm-1", ""),
+    "both forbidden": ("!CUSTOM_NOBODY !CUSTOM_OF_AN_OPERATOR", "", ""),
+    "standard and unknown": ("HW_ARCH_X86_64 !CUSTOM_NOBODY", "kvm-1", ""),
+}
+"""The traits of a request, the hosts, and what Placement does not know."""
 
 
-def test_candidates_query_writes_nothing_and_treats_unknown_traits_as_absent() -> (
-    None
-):
+@pytest.mark.parametrize(
+    ("traits", "hosts", "unknown"), _CASES.values(), ids=_CASES
+)
+def test_candidates_query_writes_nothing_and_treats_unknown_traits_as_absent(
+    traits: str, hosts: str, unknown: str
+) -> None:
+    spec = RequestSpec(Flavor(vcpus=1, memory_mb=1))
+    requirements = []
+    for text in traits.split():
+        trait = Trait(text.lstrip("!"))
+        required = trait == text
+        asked = spec.root_required if required else spec.root_forbidden
+        asked.add(trait)
+        requirements.append(Requirement(trait, required, ROOT, "test", "test"))
+    decision = Decision((Run("test", tuple(requirements), (), 0),))
     with EmbeddedPlacement(lone_host()) as placement:
         observed = Observed(placement)
-        for asked, hosts, unknown in _CASES:
-            spec = RequestSpec(Flavor(vcpus=1, memory_mb=1))
-            for each in asked.split():
-                (
-                    spec.root_forbidden
-                    if each[0] == "!"
-                    else spec.root_required
-                ).add(Trait(each.lstrip("!")))
-            items = tuple(
-                Requirement(
-                    Trait(each.lstrip("!")),
-                    each[0] != "!",
-                    ROOT,
-                    "a test",
-                    "a test",
-                )
-                for each in asked.split()
-            )
-            found = ask_placement(
-                query_of(spec),
-                Decision((Run("a test", items, (), 0),)),
-                observed.client,
-                live=True,
-            )
-            assert (found.candidates.hosts, found.unknown, found.created) == (
-                hosts,
-                unknown,
-                (),
-            ), asked
-        assert set(observed.methods) == {"GET"}
+        query = query_of(spec)
+        found = ask_placement(query, decision, observed.client, live=True)
+    assert found.candidates.hosts == tuple(hosts.split())
+    assert found.unknown == tuple(unknown.split())
+    assert found.created == ()
+    assert set(observed.methods) == {"GET"}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +73,7 @@ def test_candidates_query_writes_nothing_and_treats_unknown_traits_as_absent() -
             ),
         ),
     ],
+    ids=["unsuffixed", "with a suffix"],
 )
 def test_traits_of_a_group_without_resources_are_refused_in_the_words_of_the_flavor(
     key: str, message: str
@@ -90,14 +81,11 @@ def test_traits_of_a_group_without_resources_are_refused_in_the_words_of_the_fla
     """Placement's own words are about a query that no author of a flavor has
     written.
     """
-    query = query_of(
-        RequestSpec(
-            Flavor(vcpus=1, memory_mb=1, extra_specs={key: "required"})
-        )
-    )
+    flavor = Flavor(vcpus=1, memory_mb=1, extra_specs={key: "required"})
+    query = query_of(RequestSpec(flavor))
+    problem = re.escape(f"flavor extra spec: '{key}' is not {message}")
     with (
         EmbeddedPlacement(lone_host()) as placement,
-        pytest.raises(MalformedRequest) as raised,
+        pytest.raises(MalformedRequest, match=problem),
     ):
         ask_placement(query, Decision(()), placement.client)
-    assert f"flavor extra spec: '{key}' is not {message}" in str(raised.value)

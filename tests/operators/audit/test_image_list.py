@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Lists of images: which forms are understood, and that one broken entry never
-costs the others.
-"""
+"""Lists of images: their forms; a broken entry leaves the others."""
 
 import json
 import tracemalloc
-from itertools import product
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,135 +42,197 @@ def read(
     return list(read_images(path, broken.append)), broken
 
 
-FORMATS = (
-    lambda entry: json.dumps([entry, entry], indent=4),
-    lambda entry: (
-        f"\ufeff \n[{json.dumps(entry)}\t,\n{json.dumps(entry)} ] \n"
-    ),
-    lambda entry: json.dumps(
-        {"images": [entry, entry], "schema": "/v2/schemas/images"}
-    ),
-    lambda entry: json.dumps(
-        {"first": "/v2/images", "images": [entry, entry]}, indent=1
-    ),
-    lambda entry: f"{json.dumps(entry)}\n{json.dumps(entry)}\n",
-    lambda entry: f"\n\n{json.dumps(entry)}\r\n\r\n{json.dumps(entry)}",
+Entry = dict[str, Any]
+_ENTRY = json.dumps(SHOWN)
+
+
+def _as_array(entry: Entry) -> str:
+    return json.dumps([entry, entry], indent=4)
+
+
+def _as_array_with_spaces(entry: Entry) -> str:
+    text = json.dumps(entry)
+    return f"\ufeff \n[{text}\t,\n{text} ] \n"
+
+
+def _as_page(entry: Entry) -> str:
+    page = {"images": [entry, entry], "schema": "/v2/schemas/images"}
+    return json.dumps(page)
+
+
+def _as_indented_page(entry: Entry) -> str:
+    page = {"first": "/v2/images", "images": [entry, entry]}
+    return json.dumps(page, indent=1)
+
+
+def _as_lines(entry: Entry) -> str:
+    return f"{json.dumps(entry)}\n" * 2
+
+
+def _as_lines_with_empty_ones(entry: Entry) -> str:
+    text = json.dumps(entry)
+    return f"\n\n{text}\r\n\r\n{text}"
+
+
+@pytest.mark.parametrize("entry", [SHOWN, OF_GLANCE], ids=["shown", "API"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        _as_array,
+        _as_array_with_spaces,
+        _as_page,
+        _as_indented_page,
+        _as_lines,
+        _as_lines_with_empty_ones,
+    ],
 )
+def test_all_image_list_formats_give_the_same_images(
+    entry: Entry, write: Callable[[Entry], str], tmp_path: Path
+) -> None:
+    images, broken = read(tmp_path, write(entry))
+    assert images == [IMAGE, IMAGE]
+    assert broken == []
 
 
-def test_all_image_list_formats_give_the_same_images(tmp_path: Path) -> None:
-    for entry, write in product((SHOWN, OF_GLANCE), FORMATS):
-        assert read(tmp_path, write(entry)) == ([IMAGE, IMAGE], [])
-    for text, images in (
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("[]", []),
         ("[ ]\n", []),
         ('{"images": []}', []),
         (json.dumps(SHOWN, indent=1), [IMAGE]),
-    ):
-        assert read(tmp_path, text) == (images, [])
+    ],
+    ids=["empty", "empty with spaces", "empty page", "one image"],
+)
+def test_list_may_have_one_image_or_none(
+    text: str, expected: list[Image], tmp_path: Path
+) -> None:
+    images, broken = read(tmp_path, text)
+    assert images == expected
+    assert broken == []
 
 
-BROKEN: list[tuple[object, str]] = [
-    (None, "found None"),
-    (1, "found 1"),
-    ("<b>\n", r"found '<b>\n'"),
-    ([], "found a list"),
-    ({}, "no image"),
-    ({"ID": "1", "Name": "a", "Disk Format": "raw"}, "no image"),
-    ({"name": "m1", "ram": 1, "vcpus": 1, "properties": {}}, "no image"),
-    (
-        {
-            "bootable": "true",
-            "size": 1,
-            "properties": {},
-            "volume_image_metadata": {},
-        },
-        "this is a volume, no image",
+_SERVER = {"status": "ACTIVE", "flavor": {}, "properties": {}}
+_VOLUME = {
+    "bootable": "true",
+    "size": 1,
+    "properties": {},
+    "volume_image_metadata": {},
+}
+_BROKEN: dict[str, tuple[object, str]] = {
+    "null": (None, "found None"),
+    "number": (1, "found 1"),
+    "text": ("<b>\n", r"found '<b>\n'"),
+    "list": ([], "found a list"),
+    "nothing": ({}, "no image"),
+    "table": ({"ID": "1", "Name": "a", "Disk Format": "raw"}, "no image"),
+    "flavor": (
+        {"name": "m1", "ram": 1, "vcpus": 1, "properties": {}},
+        "no image",
     ),
-    (
-        {"status": "ACTIVE", "flavor": {}, "properties": {}},
-        "this is a server, no image",
+    "volume": (_VOLUME, "this is a volume, no image"),
+    "server": (_SERVER, "this is a server, no image"),
+    "snapshot": ({"volume_id": "1", "properties": {}}, "this is no image"),
+    "list of properties": ({"properties": [1]}, "properties is a list"),
+    "list of traits": (
+        {"properties": {"traits_required": "X"}},
+        "traits_required",
     ),
-    ({"volume_id": "1", "properties": {}}, "this is no image"),
-    ({"properties": [1]}, "properties is a list"),
-    ({"properties": {"traits_required": "X"}}, "traits_required"),
-    ({"disk_format": 7}, "disk_format is 7"),
-    ({"disk_format": "raw", "name": ["a"]}, "name is a list"),
-]
+    "number for a format": ({"disk_format": 7}, "disk_format is 7"),
+    "list for a name": (
+        {"disk_format": "raw", "name": ["a"]},
+        "name is a list",
+    ),
+}
 
 
+@pytest.mark.parametrize(
+    ("write", "place"),
+    [
+        (json.dumps, "images[1]"),
+        (lambda entries: "\n".join(map(json.dumps, entries)), "line 2"),
+    ],
+    ids=["array", "lines"],
+)
+@pytest.mark.parametrize(("entry", "problem"), _BROKEN.values(), ids=_BROKEN)
 def test_broken_image_entry_is_reported_with_its_position_and_skipped(
+    entry: object,
+    problem: str,
+    write: Callable[[object], str],
+    place: str,
     tmp_path: Path,
 ) -> None:
-    for entry, says in BROKEN:
-        entries = [SHOWN, entry, SHOWN]
-        for text, place in (
-            (json.dumps(entries), "images[1]"),
-            ("\n".join(map(json.dumps, entries)), "line 2"),
-        ):
-            images, (told,) = read(tmp_path, text)
-            assert images == [IMAGE, IMAGE]
-            assert told.startswith(place)
-            assert says in told
-            assert told.isprintable()
+    images, (message,) = read(tmp_path, write([SHOWN, entry, SHOWN]))
+    assert images == [IMAGE, IMAGE]
+    assert message.startswith(place)
+    assert problem in message
+    assert message.isprintable()
 
 
-BROKEN_LINES = [
-    (b"{x", "not JSON"),
-    (b"[" * 100_000, "not JSON"),
-    (b'"' + b"x" * (5 * 1024 * 1024) + b'"', "longer than 4 MiB"),
-    (b"\xff\xfe", "not JSON"),
-    (b'{"disk_format": "raw", "disk_format": "qcow2"}', "is given twice"),
-]
+_LONG = b'"' + b"x" * (5 * 1024 * 1024) + b'"'
+_BROKEN_LINES = {
+    "broken": (b"{x", "not JSON"),
+    "nested": (b"[" * 100_000, "not JSON"),
+    "long": (_LONG, "longer than 4 MiB"),
+    "not UTF-8": (b"\xff\xfe", "not JSON"),
+    "key twice": (
+        b'{"disk_format": "raw", "disk_format": "qcow2"}',
+        "is given twice",
+    ),
+}
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize(
+    ("line", "problem"), _BROKEN_LINES.values(), ids=_BROKEN_LINES
+)
 def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(
-    tmp_path: Path,
+    line: bytes, problem: str, place: int, tmp_path: Path
 ) -> None:
-    good = json.dumps(SHOWN).encode()
-    for line, says in BROKEN_LINES:
-        for order in ([good, line, good], [line, good, good]):
-            images, (told,) = read(tmp_path, b"\n".join(order), "images.jsonl")
-            assert images == [IMAGE, IMAGE]
-            assert told.startswith(f"line {order.index(line) + 1}: ")
-            assert says in told
+    lines = [_ENTRY.encode()] * 2
+    lines.insert(place, line)
+    images, (message,) = read(tmp_path, b"\n".join(lines), "images.jsonl")
+    assert images == [IMAGE, IMAGE]
+    assert message.startswith(f"line {place + 1}: ")
+    assert problem in message
 
 
-WRONG: list[tuple[str | bytes, str]] = [
-    ("", "the file is empty"),
-    ("[", "broken JSON"),
-    ("[1 2]", "broken JSON"),
-    ("[1,]", "broken JSON"),
-    ("[]]", "line 1, column 3: broken JSON: Extra data"),
-    ("{", "broken JSON"),
-    ("1", "expected a list of images"),
-    ('"x"', "expected a list of images"),
-    ('{"images": 1}', "it holds 1; expected a list of images"),
-    ("[" * 100_000, "nested too deep"),
-    (b'["\xff"]', "byte 2 is not UTF-8"),
-    ("[\n{},\n{x}]", "line 3, column 2"),
-]
+_WRONG: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "the file is empty"),
+    "cut array": ("[", "broken JSON"),
+    "no comma": ("[1 2]", "broken JSON"),
+    "no entry": ("[1,]", "broken JSON"),
+    "more": ("[]]", "line 1, column 3: broken JSON: Extra data"),
+    "cut object": ("{", "broken JSON"),
+    "number": ("1", "expected a list of images"),
+    "text": ('"x"', "expected a list of images"),
+    "number for images": (
+        '{"images": 1}',
+        "it holds 1; expected a list of images",
+    ),
+    "nested": ("[" * 100_000, "nested too deep"),
+    "not UTF-8": (b'["\xff"]', "byte 2 is not UTF-8"),
+    "broken entry": ("[\n{},\n{x}]", "line 3, column 2"),
+}
 
 
+@pytest.mark.parametrize(("text", "problem"), _WRONG.values(), ids=_WRONG)
 def test_file_that_is_not_an_image_list_raises_document_error(
-    tmp_path: Path,
+    text: str | bytes, problem: str, tmp_path: Path
 ) -> None:
-    for text, says in WRONG:
-        with pytest.raises(DocumentError) as raised:
-            read(tmp_path, text)
-        assert says in str(raised.value)
-        assert str(raised.value).isprintable()
+    with pytest.raises(DocumentError) as raised:
+        read(tmp_path, text)
+    assert problem in str(raised.value)
+    assert str(raised.value).isprintable()
 
 
 def test_image_list_warns_if_it_is_one_page_of_a_longer_list(
     tmp_path: Path,
 ) -> None:
-    images, (told,) = read(
-        tmp_path,
-        json.dumps({"images": [OF_GLANCE], "next": "/v2/images?marker=1"}),
-    )
+    page = {"images": [OF_GLANCE], "next": "/v2/images?marker=1"}
+    images, (message,) = read(tmp_path, json.dumps(page))
     assert images == [IMAGE]
-    assert "one page of a longer list" in told
+    assert "one page of a longer list" in message
 
 
 def test_json_array_has_a_size_limit_and_json_lines_have_none(
@@ -180,15 +241,16 @@ def test_json_array_has_a_size_limit_and_json_lines_have_none(
     monkeypatch.setattr(entry_list, "MAX_BYTES", 1000)
     with pytest.raises(DocumentError, match="JSON lines: one image a line"):
         read(tmp_path, json.dumps([SHOWN] * 100))
-    images, broken = read(tmp_path, f"{json.dumps(SHOWN)}\n" * 100)
-    assert (len(images), broken) == (100, [])
+    images, broken = read(tmp_path, f"{_ENTRY}\n" * 100)
+    assert len(images) == 100
+    assert broken == []
 
 
 def test_reading_images_of_json_lines_uses_the_memory_of_one(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "images"
-    path.write_text(f"{json.dumps(SHOWN)}\n" * 2_000)
+    path.write_text(f"{_ENTRY}\n" * 2_000)
     # The first image imports jsonschema, and keeps its schema.
     next(iter(read_images(path, print)))
     tracemalloc.start()

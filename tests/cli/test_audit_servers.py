@@ -17,10 +17,9 @@ import pytest
 from oslo_versionedobjects.base import obj_tree_get_versions
 
 from os_prefilter.common.errors import PlacementUnavailable
-from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.server_list import server_from
-from tests.support.commands import Capture, placed
+from tests.support.commands import Capture, Cli
 from tests.support.nova_objects import nova_spec
 from tests.support.pages import DOCS, files_of
 
@@ -93,12 +92,11 @@ class Result:
         }
 
 
-class Audit:
+class Audit(Cli):
     """Call it with entries and more arguments to audit servers as JSON."""
 
     def __init__(self, folder: Path, capsys: Capture) -> None:
-        self.folder = folder
-        self.capsys = capsys
+        super().__init__(folder, capsys)
         self.hosts = ["--hosts", self.place("hosts.yaml", HOSTS)]
         self.enabled = ["--enable", "image_metadata,image_type"]
 
@@ -117,22 +115,14 @@ class Audit:
         ]
         path = self.place("servers.jsonl", "\n".join([*lines, ""]))
         options = ["--servers", path, *self.hosts, *self.enabled]
-        return self.run(*options, *argv, code=code)
-
-    def run(self, *argv: str, code: int) -> tuple[str, str]:
-        """Return what an audit prints on stdout and stderr."""
-        assert main(["audit", *argv]) == code
-        return self.capsys.readouterr()
+        return self.run("audit", *options, *argv, code=code)
 
     def refuse(self, *argv: str) -> str:
         """Return the one line that an audit prints if it cannot begin."""
-        out, err = self.run(*argv, code=1)
+        out, err = self.run("audit", *argv, code=1)
         assert out == ""
         (line,) = err.splitlines()
         return line
-
-    def place(self, name: str, text: str) -> str:
-        return placed(self.folder / name, text)
 
 
 @pytest.fixture

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter diagnose``: the stage, the states and the codes, on fleets
-made for each of them.
-"""
+"""``os-prefilter diagnose``: stages, states and codes, on fleets for each."""
 
-import json
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from os_prefilter_tools.cli import diagnose
-from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.diagnose import result
 from tests.cli.test_audit import Terminal
-from tests.support.commands import Capture, json_of, placed
+from tests.support.commands import Cli
 
 _SIZE = {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}
 _COMMON = ["COMPUTE_NODE", "OWNER_NOVA"]
@@ -33,107 +29,92 @@ def _host(*traits: str, **fields: Any) -> dict[str, Any]:
     return {"resources": _SIZE, "traits": [*_COMMON, *traits], **fields}
 
 
-def _diagnosed(
-    capsys: Capture,
-    tmp_path: Path,
-    hosts: dict[str, Any],
-    *argv: str,
-    code: int,
-) -> Any:
-    fleet = placed(tmp_path / "hosts.json", {"hosts": hosts})
-    return json_of(capsys, "diagnose", "--hosts", fleet, *argv, code=code)
+@pytest.fixture
+def diagnose_on(cli: Cli) -> Callable[..., Any]:
+    """Return a function: run ``diagnose`` on hosts, and return its JSON."""
+
+    def diagnose_on(hosts: dict[str, Any], *argv: str, code: int = 2) -> Any:
+        fleet = cli.place("hosts.json", {"hosts": hosts})
+        return cli.json("diagnose", "--hosts", fleet, *argv, code=code)
+
+    return diagnose_on
 
 
 def _of(found: Any, name: str) -> Any:
+    """Return the requirement of one trait or resource class."""
     (requirement,) = (
         each for each in found["requirements"] if each["names"] == [name]
     )
     return requirement
 
 
-_STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
-    ("no host reports it", {"a": _host()}, _ASK_FOR_CARD, _CARD, "nowhere"),
-    (
-        "a disabled one does",
-        {"a": _host(_CARD, "COMPUTE_STATUS_DISABLED")},
+_ON_ITS_GPU = {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]}
+_FAST = ["--extra-spec", "trait:CUSTOM_FAST=required"]
+_NOPE = ["--extra-spec", "trait:CUSTOM_NOPE=required"]
+_NINE = ["--extra-spec", "resources:VCPU=9"]
+_TWO = ["--extra-spec", "resources:VCPU=2"]
+_NO_CPU = {"resources": {**_SIZE, "VCPU": {"total": 8, "used": 8}}}
+_CAPABLE_BUT_DISABLED = _host(_CARD, "COMPUTE_STATUS_DISABLED")
+_STATES = {
+    "no host reports it": (_host(), _ASK_FOR_CARD, _CARD, "nowhere"),
+    "a disabled one does": (
+        _CAPABLE_BUT_DISABLED,
         _ASK_FOR_CARD,
         _CARD,
         "elsewhere",
     ),
-    (
-        "it does not exist",
-        {"a": _host()},
-        ["--extra-spec", "trait:CUSTOM_NOPE=required"],
-        "CUSTOM_NOPE",
-        "unknown",
-    ),
-    (
-        "too large for any",
-        {"a": _host()},
-        ["--extra-spec", "resources:VCPU=9"],
-        "VCPU",
-        "too-large",
-    ),
-    (
-        "full now",
-        {
-            "a": (
-                _host()
-                | {"resources": {**_SIZE, "VCPU": {"total": 8, "used": 8}}}
-            )
-        },
-        ["--extra-spec", "resources:VCPU=2"],
-        "VCPU",
-        "full",
-    ),
-    (
-        "on another provider than it is asked of",
-        {
-            "a": _host(
-                providers={
-                    "gpu": {
-                        "resources": {"VGPU": 1},
-                        "traits": ["CUSTOM_FAST"],
-                    }
-                }
-            )
-        },
-        ["--extra-spec", "trait:CUSTOM_FAST=required"],
+    "it does not exist": (_host(), _NOPE, "CUSTOM_NOPE", "unknown"),
+    "too large for any": (_host(), _NINE, "VCPU", "too-large"),
+    "full now": (_host() | _NO_CPU, _TWO, "VCPU", "full"),
+    "on another provider than it is asked of": (
+        _host(providers={"gpu": _ON_ITS_GPU}),
+        _FAST,
         "CUSTOM_FAST",
         "no-host",
     ),
-]
+}
 
 
-@pytest.mark.parametrize("case", _STATES, ids=[each[0] for each in _STATES])
+@pytest.mark.parametrize(
+    ("host", "argv", "name", "state"), _STATES.values(), ids=_STATES
+)
 def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
-    case: tuple[str, dict[str, Any], list[str], str, str],
-    capsys: Capture,
-    tmp_path: Path,
+    host: dict[str, Any],
+    argv: list[str],
+    name: str,
+    state: str,
+    diagnose_on: Callable[..., Any],
 ) -> None:
-    _, hosts, argv, name, state = case
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
-    requirement = _of(found, name)
-    assert requirement["state"] == state
-    assert requirement["help"]
+    found = diagnose_on({"a": host}, *argv)
     stage = "refused" if state == "unknown" else "no-candidates"
     assert found["stage"] == stage
-    if state in ("nowhere", "too-large", "full"):
-        conflict = {
-            "requirements": [requirement["number"]],
-            "ever": state != "full",
-        }
-        assert found["conflicts"] == [conflict]
-    if state in ("nowhere", "too-large"):
-        assert found["message"] == (
-            "The only host does not meet all requirements, even if it were"
-            " empty."
-        )
-    if state == "full":
-        assert found["message"] == (
-            "No host meets all requirements now; 1 of 1 would if it were"
-            " empty."
-        )
+    assert _of(found, name)["state"] == state
+    assert _of(found, name)["help"]
+
+
+_IF_EMPTY = (
+    "The only host does not meet all requirements, even if it were empty."
+)
+_NOW = "No host meets all requirements now; 1 of 1 would if it were empty."
+
+
+@pytest.mark.parametrize(
+    ("state", "ever", "message"),
+    [
+        ("no host reports it", True, _IF_EMPTY),
+        ("too large for any", True, _IF_EMPTY),
+        ("full now", False, _NOW),
+    ],
+    ids=["no host reports it", "too large for any", "full now"],
+)
+def test_requirement_that_no_host_meets_alone_is_a_set_of_its_own(
+    state: str, ever: bool, message: str, diagnose_on: Callable[..., Any]
+) -> None:
+    host, argv, name, _ = _STATES[state]
+    found = diagnose_on({"a": host}, *argv)
+    numbers = [_of(found, name)["number"]]
+    assert found["conflicts"] == [{"requirements": numbers, "ever": ever}]
+    assert found["message"] == message
 
 
 _FULL: dict[str, Any] = {
@@ -141,43 +122,33 @@ _FULL: dict[str, Any] = {
         name: {"total": size, "used": size} for name, size in _SIZE.items()
     }
 }
-_CAUSES: list[
-    tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]
-] = [
-    (
-        {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL},
-        ["--extra-spec", "trait:CUSTOM_FAST=required"],
+_ONE_FULL = {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL}
+_SMALL = {"resources": {"VCPU": 4, "MEMORY_MB": 8192}}
+_FULL_AND_SMALL = {"a": _host() | _FULL, "b": _host() | _SMALL}
+_EIGHT = ["--extra-spec", "resources:VCPU=8"]
+_CAUSES = {
+    "one full": (
+        _ONE_FULL,
+        _FAST,
         [["CUSTOM_FAST", "MEMORY_MB"], ["CUSTOM_FAST", "VCPU"]],
-        {
-            "MEMORY_MB": "MEMORY_MB and VCPU on full",
-            "VCPU": "MEMORY_MB and VCPU on full",
-        },
+        "full",
     ),
-    (
-        {
-            "a": _host() | _FULL,
-            "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 8192}},
-        },
-        ["--extra-spec", "resources:VCPU=8"],
-        [["VCPU"]],
-        {
-            "MEMORY_MB": "MEMORY_MB and VCPU on a",
-            "VCPU": "MEMORY_MB and VCPU on a",
-        },
-    ),
-]
-"""Hosts, what is requested, the smallest sets, and what to free where."""
+    "full and small": (_FULL_AND_SMALL, _EIGHT, [["VCPU"]], "a"),
+}
+"""Hosts, what is requested, the smallest sets, and where to free."""
 
 
-@pytest.mark.parametrize("case", _CAUSES, ids=["one full", "full and small"])
+@pytest.mark.parametrize(
+    ("hosts", "argv", "sets", "host"), _CAUSES.values(), ids=_CAUSES
+)
 def test_all_causes_are_shown_and_freeing_is_suggested_only_where_it_helps(
-    case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]],
-    capsys: Capture,
-    tmp_path: Path,
+    hosts: dict[str, Any],
+    argv: list[str],
+    sets: list[list[str]],
+    host: str,
+    diagnose_on: Callable[..., Any],
 ) -> None:
-    hosts, argv, sets, free = case
-    argv = [*argv, "--filter", "noop"]
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
+    found = diagnose_on(hosts, *argv, "--filter", "noop")
     names = {
         each["number"]: each["names"][0] for each in found["requirements"]
     }
@@ -186,26 +157,33 @@ def test_all_causes_are_shown_and_freeing_is_suggested_only_where_it_helps(
         for conflict in found["conflicts"]
     ]
     assert sorted(shown) == sets
+    advice = f"Free MEMORY_MB and VCPU on {host}; or add hosts"
     for each in found["requirements"]:
-        name = each["names"][0]
-        if name in free:
-            _, _, host = free[name].rpartition(" on ")
+        if each["names"][0] in ("MEMORY_MB", "VCPU"):
             assert each["free_on"] == [host]
-            assert each["help"].startswith(f"Free {free[name]}; or add hosts")
+            assert each["help"].startswith(advice)
         else:
             assert each["free_on"] == []
             assert "Free " not in each["help"]
-    fleet = str(tmp_path / "hosts.json")
-    assert main(["diagnose", "--hosts", fleet, *argv]) == 2
-    assert "; one could if it were empty" in capsys.readouterr().out
 
 
-def test_a_line_names_the_requirements_that_its_hosts_fail(
-    capsys: Capture,
+@pytest.mark.parametrize(
+    ("hosts", "argv"),
+    [(_ONE_FULL, _FAST), (_FULL_AND_SMALL, _EIGHT)],
+    ids=_CAUSES,
+)
+def test_a_host_that_could_serve_if_it_were_empty_is_mentioned(
+    hosts: dict[str, Any], argv: list[str], cli: Cli
 ) -> None:
+    fleet = cli.place("hosts.json", {"hosts": hosts})
+    options = ["--hosts", fleet, *argv, "--filter", "noop"]
+    out, _ = cli.run("diagnose", *options, code=2)
+    assert "; one could if it were empty" in out
+
+
+def test_a_line_names_the_requirements_that_its_hosts_fail(cli: Cli) -> None:
     """The table that numbers them comes first."""
-    assert main(["diagnose", "--example", "impossible"]) == 2
-    out = capsys.readouterr().out
+    out, _ = cli.run("diagnose", "--example", "impossible", code=2)
     assert out.startswith(
         "Stage: no-candidates. None of the 11 hosts meets all requirements,"
         " even if all were empty.\n\n+"
@@ -270,7 +248,7 @@ def test_a_set_that_no_host_could_meet_is_called_so(
 
 
 def test_nothing_is_freed_that_is_free(
-    capsys: Capture, tmp_path: Path
+    diagnose_on: Callable[..., Any],
 ) -> None:
     """The group needs both of one provider: the root has the CPU free, and
     lacks a free FPGA.
@@ -284,7 +262,7 @@ def test_nothing_is_freed_that_is_free(
         "--extra-spec=resources:DISK_GB=1",
     ]
     hosts = {"a": _host(providers=cards) | full}
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
+    found = diagnose_on(hosts, *argv)
     freed = {
         each["names"][0]
         for each in found["requirements"]
@@ -294,7 +272,7 @@ def test_nothing_is_freed_that_is_free(
 
 
 def test_bare_metal_without_zero_cpus_is_advised_to_set_them(
-    capsys: Capture, tmp_path: Path
+    diagnose_on: Callable[..., Any],
 ) -> None:
     node = {"resources": {"CUSTOM_BAREMETAL1_SMALL": 1}, "traits": _COMMON}
     hosts = {"metal": node, "kvm": _host()}
@@ -302,7 +280,7 @@ def test_bare_metal_without_zero_cpus_is_advised_to_set_them(
         "--filter=noop",
         "--extra-spec=resources:CUSTOM_BAREMETAL1_SMALL=1",
     ]
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
+    found = diagnose_on(hosts, *argv)
     (advice,) = {
         each["help"]
         for each in found["requirements"]
@@ -315,14 +293,14 @@ def test_bare_metal_without_zero_cpus_is_advised_to_set_them(
         " metal."
     )
     zero = [f"--extra-spec=resources:{name}=0" for name in _SIZE]
-    _diagnosed(capsys, tmp_path, hosts, *argv, *zero, code=0)
+    diagnose_on(hosts, *argv, *zero, code=0)
 
 
 def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
-    capsys: Capture, tmp_path: Path
+    diagnose_on: Callable[..., Any],
 ) -> None:
     argv = ["--extra-spec", "trait:HW_CPU_X86_AVX2=required"]
-    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
+    found = diagnose_on({"a": _host()}, *argv)
     assert (
         "replaces all traits of the provider: name the present ones, too"
         in _of(found, "HW_CPU_X86_AVX2")["help"]
@@ -339,7 +317,7 @@ def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
     ids=["no policy", "isolate", "none"],
 )
 def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_fault(
-    policy: str, advice: str, capsys: Capture, tmp_path: Path
+    policy: str, advice: str, diagnose_on: Callable[..., Any]
 ) -> None:
     """Two GPUs of one unit: Placement 16.0.0 offers a candidate that takes
     three, which no claim gets.
@@ -353,7 +331,7 @@ def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_faul
     if policy:
         argv.append(f"--extra-spec=group_policy={policy}")
     hosts = {"a": _host(providers=gpus)}
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=0)
+    found = diagnose_on(hosts, *argv, code=0)
     notes = [note for note in found["notes"] if "more than once" in note]
     if advice:
         (note,) = notes
@@ -366,77 +344,69 @@ def test_class_in_the_unsuffixed_and_another_group_has_a_note_on_placements_faul
     ("command", "code"), [("candidates", 1), ("diagnose", 2)]
 )
 def test_missing_group_policy_is_reported_with_the_value_to_set(
-    command: str, code: int, capsys: Capture
+    command: str, code: int, cli: Cli
 ) -> None:
     argv = [
         "--filter=noop",
         "--extra-spec=resources1:VCPU=1",
         "--extra-spec=resources2:VCPU=1",
     ]
-    assert main([command, *argv]) == code
-    printed = "".join(capsys.readouterr())
+    printed = "".join(cli.run(command, *argv, code=code))
     assert "set the flavor extra spec group_policy to none" in printed
 
 
 @pytest.mark.parametrize("trait", ["CUSTOM_NOPE", "HW_CPU_X86_AVX2"])
 def test_misspelt_key_of_a_trait_is_the_answer_before_its_name(
-    trait: str, capsys: Capture, tmp_path: Path
+    trait: str, diagnose_on: Callable[..., Any]
 ) -> None:
     argv = ["--extra-spec", f"traits:{trait}=required"]
-    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
+    found = diagnose_on({"a": _host()}, *argv)
     assert found["stage"] == "refused"
     assert f"Did you mean 'trait:{trait}'?" in found["message"]
 
 
 def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(
-    capsys: Capture, tmp_path: Path
+    cli: Cli,
 ) -> None:
-    fleet = {
-        "taken_at": "2026-11-21T03:00:00Z",
-        "hosts": {"a": _host("HW_CPU_FUTURE")},
-    }
-    argv = [
-        "--hosts",
-        placed(tmp_path / "fleet.json", fleet),
-        "--extra-spec",
-        "trait:HW_CPU_FUTURE=required",
-    ]
-    found = json_of(capsys, "diagnose", *argv)
+    hosts = {"a": _host("HW_CPU_FUTURE")}
+    fleet = {"taken_at": "2026-11-21T03:00:00Z", "hosts": hosts}
+    argv = ["diagnose", "--hosts", cli.place("fleet.json", fleet)]
+    argv += ["--extra-spec", "trait:HW_CPU_FUTURE=required"]
+    found = cli.json(*argv)
     assert _of(found, "HW_CPU_FUTURE")["state"] == "met"
-    assert main(["diagnose", *argv]) == 0
-    out = capsys.readouterr().out
+    out, _ = cli.run(*argv)
     assert "The fleet was read at 2026-11-21T03:00:00Z." in out
 
 
 def test_rejection_by_a_filter_names_it_as_its_cause(
-    capsys: Capture, tmp_path: Path
+    cli: Cli, diagnose_on: Callable[..., Any]
 ) -> None:
-    lines = (
+    conf = cli.place(
+        "nova.conf",
         "[prefilter]\nenabled_filters = image_metadata\nunknown_values ="
-        " reject\n"
+        " reject\n",
     )
-    conf = placed(tmp_path / "nova.conf", lines)
     argv = ["--property", "hw_vif_model=nope", "--config-file", conf]
-    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
+    found = diagnose_on({"a": _host()}, *argv)
     assert found["stage"] == "rejected"
     assert found["by"] == "image_metadata"
     assert "'nope'" in found["message"]
 
 
 def test_rejection_of_the_request_itself_names_the_request_as_its_cause(
-    capsys: Capture, tmp_path: Path
+    diagnose_on: Callable[..., Any],
 ) -> None:
     argv = [
         "--extra-spec=trait:not-a-name=required",
         "--extra-spec=resources:VCPU=x",
     ]
-    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, code=2)
+    found = diagnose_on({"a": _host()}, *argv)
     assert found["stage"] == "rejected"
     assert found["by"] == "request"
 
 
 def test_advice_for_same_subtree_names_the_groups(
-    capsys: Capture, tmp_path: Path
+    cli: Cli, diagnose_on: Callable[..., Any]
 ) -> None:
     groups = [
         {"requester_id": name, "resources": {kind: 1}}
@@ -450,29 +420,27 @@ def test_advice_for_same_subtree_names_the_groups(
     devices = {
         f"device-{kind}": {"resources": {kind: 1}} for kind in ("VGPU", "PGPU")
     }
-    spec = placed(tmp_path / "spec.json", document)
+    spec = cli.place("spec.json", document)
     argv = ["--request-spec", spec, "--filter=noop"]
     hosts = {"a": _host(providers=devices)}
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
+    found = diagnose_on(hosts, *argv)
     (subtree,) = (
         each for each in found["requirements"] if each["kind"] == "tree"
     )
     assert "_a, _b" in subtree["help"]
     assert subtree["candidates_without_it"] == 1
-    fleet = str(tmp_path / "hosts.json")
-    assert main(["diagnose", "--hosts", fleet, *argv]) == 2
-    out = capsys.readouterr().out
+    fleet = str(cli.folder / "hosts.json")
+    out, _ = cli.run("diagnose", "--hosts", fleet, *argv, code=2)
     assert "same_subtree=_a,_b" in out
     assert "named by the request" not in out
 
 
 @pytest.mark.parametrize("command", ["diagnose", "explain", "candidates"])
 def test_command_warns_once_of_an_extra_spec_that_it_reads_several_times(
-    command: str, capsys: Capture
+    command: str, cli: Cli
 ) -> None:
-    argv = (command, "--extra-spec", "resources:VCPU=abc", "-f", "json")
-    assert main(argv) == 0
-    err = capsys.readouterr().err
+    argv = ["--extra-spec", "resources:VCPU=abc", "-f", "json"]
+    _, err = cli.run(command, *argv)
     assert err.count("'resources:VCPU'='abc' is left out") == 1
 
 
@@ -492,9 +460,9 @@ def test_novas_host_filters_load_without_warnings_of_other_libraries() -> None:
 
 
 def test_progress_of_a_diagnosis_is_shown_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    assert main(["diagnose", "--example", "impossible", "-f", "json"]) == 2
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    cli.json("diagnose", "--example", "impossible", code=2)
     assert "groups of hosts" in terminal.getvalue()
-    json.loads(capsys.readouterr().out)

@@ -28,3 +28,27 @@ def json_of(capsys: Capture, *argv: str, code: int = 0) -> Any:
     """Run a command, and return what it prints with ``-f json``."""
     assert main([*argv, "-f", "json"]) == code
     return json.loads(capsys.readouterr().out)
+
+
+class Cli:
+    """Run commands, and write the files that they read into one folder."""
+
+    def __init__(self, folder: Path, capsys: Capture) -> None:
+        self.folder = folder
+        self.capsys = capsys
+
+    def place(self, name: str, content: object) -> str:
+        return placed(self.folder / name, content)
+
+    def run(self, *argv: str, code: int = 0) -> tuple[str, str]:
+        """Return what a command prints on stdout and stderr."""
+        assert main([*argv]) == code
+        return self.capsys.readouterr()
+
+    def json(self, *argv: str, code: int = 0) -> Any:
+        return json_of(self.capsys, *argv, code=code)
+
+    def error(self, *argv: str) -> str:
+        """Return what a command that fails prints on stderr."""
+        _, err = self.run(*argv, code=1)
+        return err

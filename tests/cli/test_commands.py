@@ -20,24 +20,24 @@ from packaging.version import Version
 from os_prefilter_agent.cli import context
 from os_prefilter_tools.cli import candidates, filters_and_hosts
 from os_prefilter_tools.cli.main import Program, main
-from tests.support.commands import Capture, json_of, placed
+from tests.support.commands import Cli
 from tests.support.project import our_commands
 
 
-def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:
-    return placed(tmp_path / "fleet.json", {"hosts": hosts})
+def _fleet(cli: Cli, hosts: dict[str, Any]) -> str:
+    return cli.place("fleet.json", {"hosts": hosts})
 
 
 _RESOURCES = {"VCPU": 8, "MEMORY_MB": 8192}
 
 
-def _lone_host(tmp_path: Path) -> str:
+def _lone_host(cli: Cli) -> str:
     host = {"resources": _RESOURCES, "traits": ["COMPUTE_NODE"]}
-    return _fleet(tmp_path, {"a": host})
+    return _fleet(cli, {"a": host})
 
 
 def test_explain_lists_traits_that_the_request_itself_requires(
-    capsys: Capture,
+    cli: Cli,
 ) -> None:
     request = [
         "--property",
@@ -45,7 +45,7 @@ def test_explain_lists_traits_that_the_request_itself_requires(
         "--extra-spec",
         "hw:tpm_version=2.0",
     ]
-    lines = json_of(capsys, "explain", *request, "--filter", "noop")
+    lines = cli.json("explain", *request, "--filter", "noop")
     assert [line["Trait"] for line in lines] == [
         "HW_CPU_X86_AVX2",
         "COMPUTE_SECURITY_TPM_2_0",
@@ -54,16 +54,9 @@ def test_explain_lists_traits_that_the_request_itself_requires(
     assert {line["By"] for line in lines} == {"request"}
 
 
-def _error(capsys: Capture, *argv: str) -> str:
-    """Return what a command prints about its error."""
-    assert main([*argv]) == 1
-    return capsys.readouterr().err
-
-
-def _printed(capsys: Capture) -> str:
-    """Return what a command printed, without the line breaks of a table."""
-    printed = "".join(capsys.readouterr()).replace("|", " ")
-    return " ".join(printed.split())
+def _on_one_line(printed: tuple[str, str]) -> str:
+    """Return what was printed, without the line breaks of a table."""
+    return " ".join("".join(printed).replace("|", " ").split())
 
 
 _MISSPELT = (
@@ -74,23 +67,21 @@ _MISSPELT = (
 
 @pytest.mark.parametrize("command", ["explain", "candidates", "diagnose"])
 def test_misspelt_names_and_traits_without_their_property_are_noted(
-    command: str, capsys: Capture
+    command: str, cli: Cli
 ) -> None:
     properties = ["--property", "hw_vif_modle=e1000"]
     traits = ["--extra-spec", "trait:COMPUTE_SOUND_MODEL_USB=required"]
-    main([command, *properties, *traits, "--filter", "image_metadata"])
-    printed = _printed(capsys)
+    options = [*properties, *traits, "--filter", "image_metadata"]
+    printed = _on_one_line(cli.run(command, *options))
     assert _MISSPELT in printed
     assert "it builds the guest by hw_sound_model or hw:sound_model" in printed
 
 
-def test_misspelt_names_are_noted_by_an_audit(
-    capsys: Capture, tmp_path: Path
-) -> None:
+def test_misspelt_names_are_noted_by_an_audit(cli: Cli) -> None:
     images = [{"name": "a", "properties": {"hw_vif_modle": "e1000"}}]
-    path = placed(tmp_path / "images.json", images)
-    main(["audit", "--images", path, "--enable", "image_metadata"])
-    assert _MISSPELT in _printed(capsys)
+    path = cli.place("images.json", images)
+    options = ["--images", path, "--enable", "image_metadata"]
+    assert _MISSPELT in _on_one_line(cli.run("audit", *options))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +93,7 @@ def test_misspelt_names_are_noted_by_an_audit(
     ids=["no model", "none"],
 )
 def test_advice_for_an_incompatible_value_says_which_value_it_replaces(
-    model: list[str], advice: str, capsys: Capture
+    model: list[str], advice: str, cli: Cli
 ) -> None:
     properties = [
         "--property",
@@ -111,7 +102,7 @@ def test_advice_for_an_incompatible_value_says_which_value_it_replaces(
         "hw_redirected_usb_ports=1",
         *model,
     ]
-    lines = json_of(capsys, "explain", *properties)
+    lines = cli.json("explain", *properties)
     reasons = [line["Because of"] for line in lines]
     (reason,) = [each for each in reasons if "may not start" in each]
     _, _, found = reason.partition("; set ")
@@ -130,13 +121,11 @@ _ASKING = [
 
 
 @pytest.fixture(params=_ASKING, ids=[argv[0] for argv in _ASKING])
-def run_with(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Callable[..., int]:
+def run_with(request: pytest.FixtureRequest, cli: Cli) -> Callable[..., int]:
     """Return a function: run a command with a nova.conf of this text."""
 
     def run_with(text: str, *options: str) -> int:
-        path = placed(tmp_path / "nova.conf", text)
+        path = cli.place("nova.conf", text)
         return main([*options, *request.param, "--config-file", path])
 
     return run_with
@@ -146,28 +135,27 @@ def run_with(
 def test_misspelt_option_of_the_configuration_is_named_once(
     options: list[str],
     run_with: Callable[..., int],
-    capsys: Capture,
-    tmp_path: Path,
+    cli: Cli,
 ) -> None:
     """The service logs it, too."""
     text = "[prefilter]\nenabled_filters = image_metadata\ntrait_scop = root\n"
     warning = (
-        f"{tmp_path / 'nova.conf'}: [prefilter] has no option 'trait_scop';"
+        f"{cli.folder / 'nova.conf'}: [prefilter] has no option 'trait_scop';"
         " the line is ignored. Did you mean trait_scope?"
     )
     assert run_with(text, *options) in (0, 2)
-    assert capsys.readouterr().err.count(warning) == 1
+    assert cli.capsys.readouterr().err.count(warning) == 1
 
 
 def test_misspelt_enabled_filters_is_an_error(
-    run_with: Callable[..., int], capsys: Capture
+    run_with: Callable[..., int], cli: Cli
 ) -> None:
     assert run_with("[prefilter]\nenabled_filtres = image_metadata\n") == 1
-    assert "Did you mean enabled_filters?" in capsys.readouterr().err
+    assert "Did you mean enabled_filters?" in cli.capsys.readouterr().err
 
 
 def test_wrong_value_of_the_configuration_is_an_error(
-    run_with: Callable[..., int], capsys: Capture, tmp_path: Path
+    run_with: Callable[..., int], cli: Cli
 ) -> None:
     """As when a service starts."""
     text = (
@@ -175,19 +163,19 @@ def test_wrong_value_of_the_configuration_is_an_error(
         "facts_interval = soon\n"
     )
     assert run_with(text) == 1
-    (error,) = capsys.readouterr().err.splitlines()
+    (error,) = cli.capsys.readouterr().err.splitlines()
     assert error.startswith("[prefilter] ")
-    assert f"facts_interval in {tmp_path / 'nova.conf'}" in error
+    assert f"facts_interval in {cli.folder / 'nova.conf'}" in error
     assert "could not convert string to float: 'soon'. Correct it" in error
 
 
 def test_broken_line_of_the_configuration_is_named_and_not_shown(
-    run_with: Callable[..., int], capsys: Capture
+    run_with: Callable[..., int], cli: Cli
 ) -> None:
     """It may be a password."""
     text = "[placement]\nusername = nova\npassword hunter2secret\n"
     assert run_with(text) == 1
-    printed = "".join(capsys.readouterr())
+    printed = "".join(cli.capsys.readouterr())
     assert "nova.conf:3" in printed
     assert "hunter2" not in printed
 
@@ -206,10 +194,10 @@ _ABOUT_HOSTS = [
 
 @pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
 def test_result_is_about_the_example_fleet_and_says_so(
-    argv: list[str], capsys: Capture
+    argv: list[str], cli: Cli
 ) -> None:
     main(argv)
-    out, error = capsys.readouterr()
+    out, error = cli.capsys.readouterr()
     assert error.startswith(_HOSTS_NOTE)
     assert "bundled" not in out
     assert json.loads(out)
@@ -217,31 +205,30 @@ def test_result_is_about_the_example_fleet_and_says_so(
 
 @pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
 def test_result_is_about_no_example_if_os_cloud_names_a_cloud(
-    argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    argv: list[str], cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This one is in no clouds.yaml."""
     monkeypatch.setenv("OS_CLOUD", "nosuch")
-    assert main(argv) == 1
-    out, error = capsys.readouterr()
+    out, error = cli.run(*argv, code=1)
     assert out == ""
     assert "The cloud 'nosuch' cannot be used" in error
     assert "bundled" not in error
 
 
 def test_audit_of_the_example_images_says_so_in_its_first_lines(
-    capsys: Capture,
+    cli: Cli,
 ) -> None:
     main(["audit"])
-    hosts, images, *_ = capsys.readouterr().err.splitlines()
+    hosts, images, *_ = cli.capsys.readouterr().err.splitlines()
     assert hosts.startswith("Hosts:")
     assert images.startswith("Images:")
 
 
 def test_audit_of_the_example_images_with_other_hosts_says_so(
-    tmp_path: Path, capsys: Capture
+    cli: Cli,
 ) -> None:
-    main(["audit", "--hosts", _lone_host(tmp_path)])
-    error = capsys.readouterr().err
+    main(["audit", "--hosts", _lone_host(cli)])
+    error = cli.capsys.readouterr().err
     assert error.partition("\n")[2].startswith("Images: the bundled examples.")
     assert "Hosts: the bundled" not in error
 
@@ -250,34 +237,33 @@ _NO_FILTERS = ["candidates", "--property", "a=b", "--filter", "noop"]
 
 
 def test_hosts_file_beats_the_os_cloud_variable(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_CLOUD", "nosuch")
-    fleet = _lone_host(tmp_path)
-    assert main([*_NO_FILTERS, "--hosts", fleet, "-f", "value"]) == 0
-    out, error = capsys.readouterr()
+    fleet = _lone_host(cli)
+    out, error = cli.run(*_NO_FILTERS, "--hosts", fleet, "-f", "value")
     assert out.startswith("a ")
     assert "bundled" not in error
 
 
 def test_empty_os_cloud_variable_names_no_cloud(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_CLOUD", "")
-    assert main(["readiness"]) == 0
-    assert capsys.readouterr().err.startswith(_HOSTS_NOTE)
+    _, error = cli.run("readiness")
+    assert error.startswith(_HOSTS_NOTE)
 
 
 def test_os_cloud_option_beats_the_os_cloud_variable(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_CLOUD", "")
-    error = _error(capsys, "readiness", "--os-cloud", "other")
+    error = cli.error("readiness", "--os-cloud", "other")
     assert "The cloud 'other' cannot be used" in error
 
 
 def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_end(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(_name: str) -> None:
         lock = threading.Lock()
@@ -291,12 +277,12 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
         "os_prefilter_agent.adapters.connection.connect", connect
     )
     monkeypatch.setattr(context, "TIMEOUT", 0.2)
-    error = _error(capsys, "readiness", "--os-cloud", "c")
+    error = cli.error("readiness", "--os-cloud", "c")
     assert "was ended after 0.2 seconds" in error
 
 
 def test_os_cloud_variable_contradicts_no_argument_about_a_host(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node file stays a file, and other drivers have nothing to do with a
     cloud.
@@ -304,11 +290,11 @@ def test_os_cloud_variable_contradicts_no_argument_about_a_host(
     monkeypatch.setenv("OS_CLOUD", "nosuch")
     uuid = "1be26c0b-03f2-4d2e-ae87-c02d7f33c781"
     document = {"uuid": uuid, "properties": {}, "traits": []}
-    node = placed(tmp_path / "node.json", document)
+    node = cli.place("node.json", document)
     show = ["capabilities", "show", "--driver"]
-    assert main([*show, "fake"]) == 0
-    assert main([*show, "ironic", "--node", node]) == 0
-    error = _error(capsys, *show, "ironic", "--node", "metal-1")
+    cli.run(*show, "fake")
+    cli.run(*show, "ironic", "--node", node)
+    error = cli.error(*show, "ironic", "--node", "metal-1")
     assert "The cloud 'nosuch' cannot be used" in error
 
 
@@ -344,19 +330,16 @@ def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet(
     hosts: dict[str, Any],
     scopes: list[str],
     providers: str,
-    capsys: Capture,
-    tmp_path: Path,
+    cli: Cli,
 ) -> None:
-    fleet = _fleet(tmp_path, hosts)
+    fleet = _fleet(cli, hosts)
     request = ["--property", "hw_vif_model=igb", "--filter", "image_metadata"]
     request += ["--hosts", fleet, "-f", "json"]
     read_hosts = f"Hosts: 1 ({providers}) of {fleet}.\n"
-    assert main(["explain", *request]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli.run("explain", *request)
     assert [row["On"] for row in json.loads(out)] == scopes
     assert err == read_hosts
-    assert main(["candidates", *request]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli.run("candidates", *request)
     assert [row["Host"] for row in json.loads(out)] == ["a"]
     assert err.startswith(f"{read_hosts}GET /allocation_candidates?")
     assert ("?required=" in err) is ("unsuffixed" in scopes)
@@ -442,12 +425,12 @@ _OTHERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("option", ["image", "flavor", "request-spec"])
 @pytest.mark.parametrize("kind", _OTHERS)
 def test_document_of_another_kind_is_named(
-    option: str, kind: str, capsys: Capture, tmp_path: Path
+    option: str, kind: str, cli: Cli
 ) -> None:
     """Read as an image, a flavor or a request it would require nothing."""
-    path = placed(tmp_path / "document.json", _OTHERS[kind])
+    path = cli.place("document.json", _OTHERS[kind])
     expected = option.replace("-", " ")
-    error = _error(capsys, "explain", f"--{option}", path)
+    error = cli.error("explain", f"--{option}", path)
     assert error.startswith(
         f"{path}: this is {kind}, no {expected}. Expected "
     )
@@ -492,16 +475,16 @@ _NO_IMAGES: dict[str, tuple[object, str]] = {
     ("document", "message"), _NO_IMAGES.values(), ids=_NO_IMAGES
 )
 def test_image_that_would_have_no_properties_is_refused(
-    document: object, message: str, capsys: Capture, tmp_path: Path
+    document: object, message: str, cli: Cli
 ) -> None:
-    path = placed(tmp_path / "image.json", document)
-    assert message in _error(capsys, "explain", "--image", path)
+    path = cli.place("image.json", document)
+    assert message in cli.error("explain", "--image", path)
 
 
-def test_yaml_is_named_as_such(capsys: Capture, tmp_path: Path) -> None:
-    path = placed(tmp_path / "image.yaml", "disk_format: qcow2\n")
+def test_yaml_is_named_as_such(cli: Cli) -> None:
+    path = cli.place("image.yaml", "disk_format: qcow2\n")
     problem = "YAML is not read here: print it with '-f json'."
-    assert problem in _error(capsys, "explain", "--image", path)
+    assert problem in cli.error("explain", "--image", path)
 
 
 @pytest.mark.parametrize(
@@ -510,11 +493,11 @@ def test_yaml_is_named_as_such(capsys: Capture, tmp_path: Path) -> None:
     ids=["none", "some"],
 )
 def test_image_without_properties_is_one(
-    fields: dict[str, object], capsys: Capture, tmp_path: Path
+    fields: dict[str, object], cli: Cli
 ) -> None:
     document = {"disk_format": "qcow2", "name": "plain", **fields}
-    path = placed(tmp_path / "image.json", document)
-    lines = json_of(capsys, "explain", "--image", path, "--filter=image_type")
+    path = cli.place("image.json", document)
+    lines = cli.json("explain", "--image", path, "--filter=image_type")
     assert "COMPUTE_IMAGE_TYPE_QCOW2" in [line["Trait"] for line in lines]
 
 
@@ -534,9 +517,7 @@ def _options() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("form", ["{option}=", "{option} "])
-def test_empty_value_of_any_option_is_an_error(
-    form: str, capsys: Capture
-) -> None:
+def test_empty_value_of_any_option_is_an_error(form: str, cli: Cli) -> None:
     """A variable of the shell without a value: the command must not run
     without the option.
     """
@@ -546,11 +527,11 @@ def test_empty_value_of_any_option_is_an_error(
     problem = "the value is empty. Give one, or leave the option out"
     for name, option in options:
         value = form.format(option=option).split(" ")
-        assert problem in _error(capsys, *name.split(), *value)
+        assert problem in cli.error(*name.split(), *value)
 
 
-def test_empty_path_is_an_error(capsys: Capture) -> None:
-    error = _error(capsys, "rules", "check", "")
+def test_empty_path_is_an_error(cli: Cli) -> None:
+    error = cli.error("rules", "check", "")
     assert "argument PATH: the value is empty" in error
 
 
@@ -572,14 +553,14 @@ _FILES = {
 
 @pytest.mark.parametrize(("command", "message"), _WRONG.items(), ids=_WRONG)
 def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
-    command: str, message: str, capsys: Capture, tmp_path: Path
+    command: str, message: str, cli: Cli
 ) -> None:
     for name, text in _FILES.items():
-        placed(tmp_path / name, text)
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    (tmp_path / "binary").write_bytes(b"[prefilter]\n\xff")
-    assert main(command.replace("{tmp}", str(tmp_path)).split()) == 1
-    out, err = capsys.readouterr()
+        cli.place(name, text)
+    (cli.folder / "loop").symlink_to(cli.folder / "loop")
+    (cli.folder / "binary").write_bytes(b"[prefilter]\n\xff")
+    argv = command.replace("{tmp}", str(cli.folder)).split()
+    out, err = cli.run(*argv, code=1)
     assert out == ""
     assert message in err
     assert len(err.splitlines()) == 1
@@ -589,10 +570,10 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
 @pytest.mark.parametrize("command", ["explain", "candidates", "diagnose"])
 @pytest.mark.parametrize("option", ["--property", "--extra-spec"])
 def test_key_that_is_given_twice_is_an_error(
-    option: str, command: str, capsys: Capture
+    option: str, command: str, cli: Cli
 ) -> None:
     values = [option, "a:b=1", option, "c=1", option, "a:b=2"]
-    assert _error(capsys, command, *values) == (
+    assert cli.error(command, *values) == (
         f"{option}: 'a:b' is given twice. Give it once, with the value that"
         " counts.\n"
     )
@@ -610,28 +591,20 @@ def test_key_that_is_given_twice_is_an_error(
     ],
     ids=" ".join,
 )
-def test_usage_errors_give_exit_code_1(
-    argv: list[str], capsys: Capture
-) -> None:
+def test_usage_errors_give_exit_code_1(argv: list[str], cli: Cli) -> None:
     """Exit code 2 means that no host remains, and nothing else."""
-    assert main(argv) == 1
-    assert "".join(capsys.readouterr())
+    assert any(cli.run(*argv, code=1))
 
 
-def test_candidates_lists_more_than_1000_hosts(
-    capsys: Capture, tmp_path: Path
-) -> None:
+def test_candidates_lists_more_than_1000_hosts(cli: Cli) -> None:
     hosts = {f"host-{n}": {"resources": _RESOURCES} for n in range(1100)}
-    fleet = _fleet(tmp_path, hosts)
-    assert main([*_NO_FILTERS, "--hosts", fleet, "-f", "value"]) == 0
-    out, err = capsys.readouterr()
+    fleet = _fleet(cli, hosts)
+    out, err = cli.run(*_NO_FILTERS, "--hosts", fleet, "-f", "value")
     assert len(out.splitlines()) == 1100
     assert "1100 of 1100 hosts remain" in err
 
 
-def test_demo_runs_on_a_fleet_given_by_file(
-    capsys: Capture, tmp_path: Path
-) -> None:
+def test_demo_runs_on_a_fleet_given_by_file(cli: Cli) -> None:
     """Also where a bundled request asks for a resource class that the fleet
     does not have.
     """
@@ -639,15 +612,15 @@ def test_demo_runs_on_a_fleet_given_by_file(
         "resources": {**_RESOURCES, "DISK_GB": 100},
         "traits": ["COMPUTE_IMAGE_TYPE_QCOW2"],
     }
-    fleet = _fleet(tmp_path, {"my-host": host})
-    lines = json_of(capsys, "demo", "--hosts", fleet)
+    fleet = _fleet(cli, {"my-host": host})
+    lines = cli.json("demo", "--hosts", fleet)
     rows = {line["Request"]["name"]: line for line in lines}
     assert rows["metal-threads"]["Hosts that remain"] == []
     assert rows["new-nic"]["Without filters, also"] == ["my-host"]
 
 
 def test_permutations_of_many_groups_hide_no_host(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Placement has a candidate for each assignment of equal devices to
     groups: 120 for each of these hosts.
@@ -663,7 +636,7 @@ def test_permutations_of_many_groups_hide_no_host(
         }
     argv = [
         "--hosts",
-        _fleet(tmp_path, hosts),
+        _fleet(cli, hosts),
         "--filter",
         "noop",
         "--extra-spec",
@@ -671,13 +644,12 @@ def test_permutations_of_many_groups_hide_no_host(
     ]
     for number in range(4):
         argv += ["--extra-spec", f"resources{number}:VGPU=1"]
-    assert main(["candidates", *argv, "-f", "json"]) == 0
-    captured = capsys.readouterr()
-    assert [row["Host"] for row in json.loads(captured.out)] == ["a", "b", "c"]
+    out, err = cli.run("candidates", *argv, "-f", "json")
+    assert [row["Host"] for row in json.loads(out)] == ["a", "b", "c"]
     # An older Placement returns all.
     is_limited = Version(version("openstack-placement")) >= Version("13.0.0")
     note = "asked for 40 allocation candidates, some of each host"
-    assert (note in captured.err) is is_limited
+    assert (note in err) is is_limited
 
 
 _READS = """
@@ -752,17 +724,17 @@ def _words(text: str) -> set[str]:
     ],
 )
 def test_table_breaks_no_word_and_fits_the_terminal(
-    command: str, capsys: Capture
+    command: str, cli: Cli
 ) -> None:
     """A trait can be copied, and searched for; where the words are too wide
     for a table, each row is a list.
     """
     main([*command.split(), "--max-width", "100000"])
-    words = _words(capsys.readouterr().out)
+    words = _words(cli.capsys.readouterr().out)
     assert any("_" in word for word in words)
     for width in (40, 100):
         main([*command.split(), "--max-width", str(width)])
-        out = capsys.readouterr().out
+        out = cli.capsys.readouterr().out
         table = re.findall("(?m)^[|+].*", out)
         assert _words(out) == words
         widths = {len(line) for line in table}
@@ -772,9 +744,9 @@ def test_table_breaks_no_word_and_fits_the_terminal(
 
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
 def test_commands_that_show_which_hosts_remain_ignore_preferences(
-    command: str, capsys: Capture
+    command: str, cli: Cli
 ) -> None:
     request = ("--property", "hw_vif_model=e1000e", "--extra-spec")
     preference = "trait:HW_CPU_X86_AVX=preferred"
-    plain = json_of(capsys, command, *request, "a:b=c")
-    assert json_of(capsys, command, *request, preference) == plain
+    plain = cli.json(command, *request, "a:b=c")
+    assert cli.json(command, *request, preference) == plain

@@ -17,7 +17,7 @@ from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.fields import clone_of, field_of
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import latest_end
+from os_prefilter.service.deployment_facts import latest_end, seconds_to
 
 LOG = get_logger("os_prefilter.nova")
 
@@ -69,7 +69,9 @@ class RequestFilters:
         if self._isolate:
             _run_with_all_traits(self._isolate, context, request_spec)
         if self._watch:
-            self._watch.begin(request_spec, context, decision, until)
+            self._watch.begin(
+                request_spec, context, decision, seconds_to(until)
+            )
             _expect_query_after(self, self._watch)
         return True
 

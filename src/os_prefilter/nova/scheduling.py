@@ -10,8 +10,10 @@ which follows the last request filter of the same request.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
+from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -61,14 +63,17 @@ class _Scheduling:
         spec: Any,
         context: Any = None,
         decision: Decision | None = None,
-        until: float = 0.0,
+        patience: float = 0.0,
     ) -> None:
         self.spec = ref(spec)
         self.context = context
         self.decision = decision
         """None for a rebuild, which has no request filters."""
-        self.until = until
-        """When the request waits no longer for a reason."""
+        self.patience = patience
+        """Seconds that the request waits for a reason.
+
+        Its filters have left them of its 5 seconds.
+        """
         self.is_filtered = False
         """True from the last request filter to Placement's last response."""
         self.query = ""
@@ -102,14 +107,13 @@ class SchedulingWatch:
         self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
 
     def begin(
-        self, spec: Any, context: Any, decision: Decision, until: float
+        self, spec: Any, context: Any, decision: Decision, patience: float
     ) -> None:
         """Watch a request that passed our request filters.
 
-        :param until: when the request waits no longer for a reason, on the
-            clock of :func:`time.monotonic`
+        :param patience: the seconds that the request waits for a reason
         """
-        _SCHEDULING.set(_Scheduling(spec, context, decision, until))
+        _SCHEDULING.set(_Scheduling(spec, context, decision, patience))
         # For each request: Nova makes its client when it is first used.
         client = report.report_client_singleton()
         present = vars(client).get(_QUERY)
@@ -151,26 +155,28 @@ class SchedulingWatch:
             # candidates of both.
             return
         now.is_filtered = False
+        requests, summaries = now.requests, now.summaries
+        # Megabytes that a thread would keep until its next request.
+        now.requests, now.summaries = [], {}
         spec = now.spec()
         if spec is None or now.decision is None:
             return
-        if not now.requests:
+        if not requests:
             _raise(self._reason(now, now.decision, spec))
-        elif _are_excluded(now, spec):
+        elif _are_excluded(now, spec, requests, summaries):
             error = _only_excluded(spec)
             self.service.end_without_host(error, spec, context)
             _raise(error)
         elif now.decision.preferences:
-            PREFERRED_SHARES[spec] = preferred_shares(
-                now.decision, now.summaries
-            )
+            PREFERRED_SHARES[spec] = preferred_shares(now.decision, summaries)
 
     def _reason(
         self, now: _Scheduling, decision: Decision, spec: Any
     ) -> NoHostLeft:
         if now.query:
+            until = monotonic() + now.patience
             return self.service.reason(
-                decision, spec, now.context, query=now.query, until=now.until
+                decision, spec, now.context, query=now.query, until=until
             )
         error = not_known("Placement refused the query for candidates")
         self.service.end_without_host(error, spec, now.context)
@@ -258,7 +264,12 @@ class _WatchedQuery:
         return response
 
 
-def _are_excluded(now: _Scheduling, spec: Any) -> bool:
+def _are_excluded(
+    now: _Scheduling,
+    spec: Any,
+    requests: Iterable[Any],
+    summaries: Mapping[str, Any],
+) -> bool:
     """Return whether each candidate is a host that a move excludes.
 
     Nova drops those before any host filter runs.
@@ -267,9 +278,9 @@ def _are_excluded(now: _Scheduling, spec: Any) -> bool:
     if not excluded:
         return False
     found: list[set[str]] = []
-    for each in now.requests:
+    for each in requests:
         roots = {
-            now.summaries[uuid]["root_provider_uuid"]
+            summaries[uuid]["root_provider_uuid"]
             for uuid in each["allocations"]
         }
         if roots not in found:
@@ -277,7 +288,8 @@ def _are_excluded(now: _Scheduling, spec: Any) -> bool:
         if len(found) > _MOST_HOSTS:
             return False
     read = partial(compute_nodes_of, now.context, excluded)
-    asked, problem = ask_in_time(read, "excluded hosts", now.until)
+    until = monotonic() + now.patience
+    asked, problem = ask_in_time(read, "excluded hosts", until)
     if problem:
         return False
     # A provider that shares its resources is the root of its own tree.

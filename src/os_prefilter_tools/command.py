@@ -22,7 +22,7 @@ _UNEXPECTED = 255
 def status() -> int:
     """Run ``os-prefilter-status`` and return its exit code.
 
-    That of oslo.upgradecheck, or 130 after Ctrl-C.
+    It is that of oslo.upgradecheck, or 130 after Ctrl-C.
     """
     return _run(
         "status",

@@ -61,7 +61,7 @@ def limit(session: Any) -> None:
 def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
     """Return a plugin's ``get_access``, refused while it runs in this thread.
 
-    keystoneauth holds a lock while it logs in. Where Keystone answers 401 to
+    keystoneauth holds a lock while it logs in. Where Keystone returns 401 to
     the request for its versions, keystoneauth repeats that with a token, and
     waits for its own lock forever (ADR 0015). After an error, keystoneauth
     goes on with the version in the URL.

@@ -42,7 +42,7 @@ def is_resource_class(name: object) -> bool:
 def is_uuid(value: object) -> bool:
     """Return whether Placement takes it for a UUID; hyphens may be missing.
 
-    In ``member_of`` or ``in_tree``.
+    Such as in ``member_of`` or ``in_tree``.
     """
     return (
         isinstance(value, str)

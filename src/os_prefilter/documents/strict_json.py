@@ -2,7 +2,7 @@
 
 """Strict reading of JSON that programs wrote and people may have edited.
 
-As strict as ``strict_yaml``.
+It is as strict as ``strict_yaml``.
 
 Stricter than Python's own reader, which lets the last of two equal keys win
 and knows NaN and infinity.

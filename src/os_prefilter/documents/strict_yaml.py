@@ -2,7 +2,7 @@
 
 """Strict reading of YAML that people write.
 
-With PyYAML's safe loader, and what it lets pass refused.
+It uses PyYAML's safe loader, and refuses more than that does.
 
 That is: a key that is given twice or is no text, tags, more than one document,
 numbers and booleans on which YAML 1.1 and 1.2 disagree, and files made to do

@@ -42,7 +42,7 @@ class Run(NamedTuple):
 class Decision:
     """The requirements for one request, with their filters and sources.
 
-    And how long each filter took.
+    It also says how long each filter took.
     """
 
     runs: tuple[Run, ...]
@@ -76,7 +76,7 @@ class Decision:
     def preferred_share(self, traits: Collection[str]) -> float:
         """Return the share of the preferred traits that a host has.
 
-        From 0.0 to 1.0; 0.0 if none is preferred.
+        It is from 0.0 to 1.0, and 0.0 if no trait is preferred.
 
         :param traits: of the host's root provider
         """

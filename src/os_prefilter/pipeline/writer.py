@@ -296,7 +296,7 @@ def _destination_with(
 ) -> Any:
     """Return a clone of the destination with more aggregates.
 
-    As Nova's ``require_aggregates`` adds them.
+    They are added as Nova's ``require_aggregates`` does it.
     """
     destination = field_of(request_spec, "requested_destination")
     if destination is not None:

@@ -179,9 +179,7 @@ def respell_preferences(
 ) -> dict[str, Any]:
     """Respell preferences of traits as ``preferred_trait:NAME=true``.
 
-    In place of ``trait:NAME=preferred``.
-
-    Nova logs a warning of the latter whenever it reads it.
+    Nova logs a warning of ``trait:NAME=preferred`` whenever it reads it.
     """
     keys = {
         trait_key(trait, ""): f"{_PREFERRED_TRAIT}{trait}" for trait in traits
@@ -200,7 +198,7 @@ def respell_preferences(
 def resource_key(resource_class: str, suffix: str) -> str:
     """Return the extra spec that requests a resource class in a group.
 
-    In the unsuffixed group if ``suffix`` is empty.
+    An empty ``suffix`` names the unsuffixed group.
     """
     return f"resources{suffix}:{resource_class}"
 

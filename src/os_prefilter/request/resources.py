@@ -2,7 +2,7 @@
 
 """Resources of the unsuffixed request group, by Nova's rules.
 
-As in ``nova/scheduler/utils.py``.
+The rules are those of ``nova/scheduler/utils.py``.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ _MOST_CPUS = 65536
 def unsuffixed_resources(request: Request) -> dict[str, int]:
     """Return the resources of the unsuffixed group, by resource class.
 
-    In MiB and GiB, as in the flavor.
+    Amounts are in MiB and GiB, as in the flavor.
 
     Unknown values of properties are left out: the query refuses them for its
     traits.

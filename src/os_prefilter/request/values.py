@@ -171,7 +171,7 @@ def _resolve_named(request: Request, name: str) -> Resolved:
 def rows_of(request: Request, name: str) -> Sequence[Row]:
     """Return the rows of a filter for which a request may have a value.
 
-    In the order of the table.
+    They are in the order of the table.
 
     A request sets a few of some hundred properties and extra specs: rows are
     found by these, not asked in turn.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operators' own rules: conditions, and the traits that they ask for.
+"""Operators' own rules: conditions, and the traits that they require.
 
 A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML
 files, and the request filter ``rules`` applies it. Traits are literals of the
@@ -43,7 +43,7 @@ _MOST_NAMES_SHOWN = 5
 class Rule:
     """Traits that hosts must have, must not have, or preferably have.
 
-    They are asked of the requests that the rule applies to.
+    The requests that the rule applies to require them.
     """
 
     name: str

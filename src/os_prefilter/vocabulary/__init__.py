@@ -112,7 +112,7 @@ def reported_architecture(trait: Trait | None, architecture: str) -> str:
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
     """Return the traits that no virt driver of Nova reports.
 
-    All ``CUSTOM_``, and a few others.
+    These are all ``CUSTOM_`` traits, and a few others.
 
     :param rows: of which; the whole table by default
     """

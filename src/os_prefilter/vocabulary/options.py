@@ -110,7 +110,7 @@ class Options:
     def owns_hosts(self) -> bool:
         """True if the owning service creates the root providers of hosts.
 
-        Not only what is below them.
+        Otherwise it creates only providers below them.
         """
         return any(map(self.owns, HOST_CLASSES))
 

@@ -71,7 +71,7 @@ def _sections_of(found: Audit | ServerAudit) -> list[_Section]:
 def _hash_of(text: str) -> str:
     """Return the hash that allows a script or style in the page.
 
-    For its Content-Security-Policy.
+    It is for the page's Content-Security-Policy.
     """
     return (
         f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -117,7 +117,7 @@ class Decisions(Listing):
 def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
     """Yield the requirements of a decision, and why it was rejected.
 
-    As ``explain`` shows them; the reason comes first.
+    They look as in ``explain``; the reason comes first.
     """
     where = (each.time, each.server or "")
     if each.reason is not None:

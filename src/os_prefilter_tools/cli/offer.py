@@ -2,7 +2,7 @@
 
 """``os-prefilter offer ...``: what a cloud offers to its customers.
 
-As a document, and in its Glance.
+The offer is a document, or metadata definitions in its Glance.
 """
 
 import argparse

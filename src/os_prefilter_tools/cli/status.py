@@ -2,11 +2,10 @@
 
 """``os-prefilter-status upgrade check``: what to correct before a restart.
 
-Before nova-scheduler runs with new code or options.
-
-It reads nova.conf as nova-scheduler does, only reads Placement, and prints
-what ``nova-status upgrade check`` prints: a table, or with ``--json`` a
-document. Its exit codes are those of oslo.upgradecheck.
+It is run before nova-scheduler starts with new code or options. It reads
+nova.conf as nova-scheduler does, only reads Placement, and prints what
+``nova-status upgrade check`` prints: a table, or with ``--json`` a document.
+Its exit codes are those of oslo.upgradecheck.
 """
 
 import argparse
@@ -110,7 +109,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _get_details(self, upgrade_check_result: Result) -> str | None:
         """Wrap the text, but not within the name of a command or option.
 
-        Else as oslo.upgradecheck does.
+        Everything else is as oslo.upgradecheck does it.
         """
         lines = textwrap.wrap(
             upgrade_check_result.details or "",

@@ -28,7 +28,7 @@ RESOURCE, TRAIT, AGGREGATE, TREE, POLICY = (
     "tree",
     "policy",
 )
-"""The kinds of a :class:`Condition`."""
+"""What a :class:`Condition` can be about."""
 
 
 class Condition(NamedTuple):

@@ -26,7 +26,7 @@ _NAMESPACE = uuid.UUID("4a1a4f0c-6a55-5d6b-9d0f-5c1d3f0f7a11")
 class Inventory:
     """How much of one resource class a provider has.
 
-    In the units of the class (``MEMORY_MB``: MiB).
+    Amounts are in the units of the class (``MEMORY_MB``: MiB).
     """
 
     total: int

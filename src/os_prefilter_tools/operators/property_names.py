@@ -2,7 +2,7 @@
 
 """Names of properties and extra specs without a row, with reasons.
 
-And notes on unknown ones.
+It also has notes on unknown names.
 """
 
 import re
@@ -99,7 +99,7 @@ def remarks_of_commands(
 ) -> Iterator[Note]:
     """Yield what commands note on a request, besides its filters' notes.
 
-    As :func:`remarks_in_nova`.
+    They are made like those of :func:`remarks_in_nova`.
     """
     return chain(
         notes_on_names(request),

@@ -122,7 +122,7 @@ def readiness(
 ) -> list[ReadinessLine]:
     """Return what each filter would wait for.
 
-    In the order of the filters and of the vocabulary.
+    Lines are in the order of the filters and of the vocabulary.
 
     What is not required, because it is not in ``reported_traits``, is not
     listed. Nor is what a filter requires beyond the vocabulary: it needs no

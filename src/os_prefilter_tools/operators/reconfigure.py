@@ -62,7 +62,7 @@ class Plan:
     def check(self, node: str, is_found: Callable[[str], bool]) -> None:
         """Check that the node meets the requirements.
 
-        All at once, and one by one if it does not.
+        They are checked at once, and one by one if it does not.
 
         :param node: its UUID
         :param is_found: whether ``GET /resource_providers`` finds anything

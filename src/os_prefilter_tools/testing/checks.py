@@ -2,7 +2,7 @@
 
 """Failures without a traceback, and a guard against I/O.
 
-For the conformance tests.
+Both are for the conformance tests.
 """
 
 import sys
@@ -32,7 +32,7 @@ _guarded_thread = threading.local()
 def fail(reason: str) -> NoReturn:
     """Fail the test without a traceback.
 
-    It would show this kit and not the plugin.
+    A traceback would show this kit and not the plugin.
     """
     pytest.fail(reason, pytrace=False)
 
@@ -53,7 +53,7 @@ class NotLoaded:
 class Forbidden(BaseException):
     """Input or output of a plugin.
 
-    Not an ``Exception``, so that the plugin does not catch it.
+    It is no ``Exception``, so that the plugin does not catch it.
     """
 
 

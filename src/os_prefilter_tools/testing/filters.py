@@ -247,9 +247,9 @@ class _EachFilter:
                 )
 
     def test_each_spelling_of_a_boolean_gets_the_same_answer(self) -> None:
-        """An image property is True in Nova, and "true" or "yes" elsewhere.
+        """An image property is True in Nova, and a text elsewhere.
 
-        In Glance and in JSON.
+        Glance and JSON have "true" or "yes".
         """
         for spec in self.requests:
             for name, value, others in _booleans(spec):

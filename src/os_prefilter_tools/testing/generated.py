@@ -67,7 +67,7 @@ _OWNERS = ("OWNER_NOVA", "OWNER_CYBORG")
 def property_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
     """Return the names of image properties that a filter may read.
 
-    Of the vocabulary, and of the examples.
+    They are those of the vocabulary and of the examples.
     """
     names = {row.image_property for row in table() if row.image_property} | {
         "vmware_adaptertype",
@@ -95,7 +95,7 @@ def any_request(
 ) -> st.SearchStrategy[RequestSpec]:
     """Return a strategy for requests, sensible and not.
 
-    With examples, also these with one value changed or left out.
+    With examples, it also gives these with one value changed or left out.
     """
     traits = st.sampled_from(
         sorted(

@@ -91,7 +91,7 @@ def list_requiring_filters() -> tuple[str, ...]:
 def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
     """Return each value of each row that filters require.
 
-    With those of the bundled configuration templates.
+    Also return those of the bundled configuration templates.
 
     :param emulated: the option ``emulated_architectures``
     """
@@ -217,7 +217,7 @@ def platform_cases(
 ) -> tuple[Case, ...]:
     """Return each value on each machine type of emulated architectures.
 
-    Of some of these, and on the default one of i686.
+    Only some architectures count, and the default machine type of i686.
 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
@@ -277,13 +277,13 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
         if bool(refused) != bool(missing) and (missing or case.is_complete):
             # The host lacks a trait that means more than the value of the
             # request.
-            alike = [
+            meanings = [
                 f"{row.name}={value}"
                 for row in table()
                 for value in row.values
                 if row.values[value].trait in missing
             ]
             yield (
-                f"{case} on {facts}: missing {missing}, which mean {alike},"
+                f"{case} on {facts}: missing {missing}, which mean {meanings},"
                 f" late check {refused}"
             )

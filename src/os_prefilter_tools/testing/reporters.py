@@ -99,7 +99,7 @@ class _Laws:
     def _is_installed(self) -> Iterator[None]:
         """Use the reporter for its driver.
 
-        Whether or not its package is installed.
+        Its package need not be installed.
         """
         found = capabilities._reporter  # noqa: SLF001 - the one place that looks up reporters
         own = self.reporter
@@ -161,7 +161,7 @@ class _Laws:
             )
 
     def test_it_owns_rows_that_exist(self, facts: HostFacts) -> None:
-        """It answers for rows of the vocabulary, and for some at all."""
+        """It owns rows of the vocabulary, at least one."""
         known = {row.name for row in table()}
         unknown = self.reporter.owns - known
         if unknown or not self.reporter.owns:
@@ -228,7 +228,8 @@ class _Laws:
     ) -> None:
         """The law: each value alone, and with each other value.
 
-        Of other rows, and with each machine type and architecture.
+        The other values are of other rows; each machine type and architecture
+        counts.
 
         Of two values, one is of a row that it owns.
         """
@@ -263,7 +264,7 @@ def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
 def _call(facts: HostFacts, question: Question) -> str:
     """Return a call as the author writes it.
 
-    With the facts by their name, as they may be long.
+    Facts have their name alone, as they may be long.
     """
     return (
         f"refusal(<{type(facts).__name__} of {facts.host}>,"

@@ -2,7 +2,7 @@
 
 """Requests to Ironic through openstacksdk, and an error for each failure.
 
-The SDK retries a request, with growing pauses, if Ironic answers 409 (the node
+The SDK retries a request, with growing pauses, if Ironic returns 409 (the node
 is locked) or 503 (no worker is free): ``baremetal_status_code_retries``, by
 default 5 times in about 16 seconds.
 """

@@ -2,7 +2,7 @@
 
 """Capabilities of hosts of Nova's VMware driver.
 
-What that driver reads, not all that vSphere could do.
+That is what the driver reads, not all that vSphere could do.
 
 Source: ``nova/virt/vmwareapi`` in Nova 34. It reports an architecture and the
 image types, and no device model. It silently ignores any other property, and

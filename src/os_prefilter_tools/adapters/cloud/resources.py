@@ -71,7 +71,7 @@ def image_named(connection: Any, name_or_id: str) -> Image:
 def images(connection: Any, broken: Callable[[str], None]) -> Iterator[Image]:
     """Yield each image that the user may see, hidden ones too.
 
-    Of every visibility; pages are requested as needed.
+    Images have any visibility; pages are requested as needed.
 
     An image that cannot be read is skipped, and ``broken`` gets a sentence
     about it.

@@ -2,7 +2,7 @@
 
 """Servers of a cloud, and the requests they were scheduled by.
 
-As far as the services' APIs show them.
+They are as complete as the services' APIs show them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -124,7 +124,7 @@ def request_of_server(connection: Any, identity: str) -> RequestSpec:
             server, row, _images(connection, ()), _volumes(connection, ())
         )
     except CloudError as error:
-        # A service that fails may answer the next time; an image that is gone
+        # A service that fails may respond the next time; an image that is gone
         # stays so.
         if error.status != _NOT_FOUND and not server.request.is_bfv:
             raise
@@ -262,7 +262,7 @@ def _pages(compute: CloudService, microversion: str) -> Iterator[Any]:
 
 
 class _Ports:
-    """What the ports of servers ask of hosts, as Neutron shows them."""
+    """What the ports of servers require of hosts, as Neutron shows them."""
 
     def __init__(self, connection: Any) -> None:
         self._needs: dict[str, list[str]] = {}
@@ -289,7 +289,7 @@ class _Ports:
             raise unexpected("Neutron, a port", row) from error
 
     def add_to(self, server: Server) -> None:
-        """Add to a server what its ports ask of a host."""
+        """Add to a server what its ports require of a host."""
         server.not_judged = (
             *server.not_judged,
             *dict.fromkeys(self._needs.get(server.uuid, ())),

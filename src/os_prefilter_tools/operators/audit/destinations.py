@@ -235,7 +235,7 @@ class Destinations:
     def _request_of(self, server: Server) -> RequestSpec:
         """Return the request of a move as Nova makes it.
 
-        With the zone's aggregates, and a cell.
+        It has the zone's aggregates, and a cell.
         """
         spec = clone_of(server.request)
         destination = spec.requested_destination or Destination()

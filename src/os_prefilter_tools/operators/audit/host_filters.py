@@ -58,7 +58,7 @@ Any other may exclude hosts for any request, by data that no API shows.
 
 
 def find_not_judged(asked: RequestSpec, sources: Sources) -> Iterator[str]:
-    """Yield what a request asks of a host that cannot be judged.
+    """Yield what a request requires that cannot be judged of a host.
 
     :param asked: the request
     :param sources: its requirements, with the filters

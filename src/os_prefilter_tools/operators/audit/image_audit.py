@@ -197,7 +197,7 @@ class Audit:
     def count(self, *verdicts: ImageVerdict) -> int:
         """Return how many images have one of the verdicts.
 
-        With flavors, how many pairs of image and flavor.
+        With flavors, these are pairs of image and flavor.
         """
         return sum(
             line.images for line in self.lines if line.verdict in verdicts
@@ -214,7 +214,7 @@ def audit_images(
 ) -> Audit:
     """Compare the hosts of each image before and after a change of filters.
 
-    With each flavor.
+    Each image is compared with each flavor.
 
     :param flavors: without one, images are judged alone: each host counts as
         large enough.
@@ -320,7 +320,7 @@ def _losses(
 ) -> tuple[tuple[Loss, ...], int]:
     """Return the hosts lost to each new requirement, most first.
 
-    And how many only their combination costs.
+    Also return how many hosts only their combination excludes.
     """
     new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]

@@ -148,7 +148,7 @@ def server_from(
 
 
 def _needs_of_ports(data: Mapping[str, Any]) -> list[str]:
-    """Return what the ports of a server ask of its host."""
+    """Return what the ports of a server require of its host."""
     if "ports" not in data:
         return ["ports, which are not in the entry"]
     ports = data["ports"] or ()

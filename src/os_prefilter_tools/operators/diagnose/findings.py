@@ -2,7 +2,7 @@
 
 """Findings: source, state and suggested change of each requirement.
 
-And the hosts that fail it.
+They include the hosts that fail it.
 """
 
 from collections import Counter
@@ -316,7 +316,7 @@ def _bare_metal(
 ) -> dict[Condition, str]:
     """Return the flavor's changes for bare metal, by resource class.
 
-    For each amount that such nodes do not have.
+    There is one for each amount that such nodes do not have.
 
     Nova requests the flavor's CPUs, memory and disk too, until extra specs set
     them to 0.

@@ -56,7 +56,7 @@ Of more, each alone and all together.
 
 @dataclass(frozen=True, slots=True)
 class _EqualHosts:
-    """Hosts that are equal by all that a demand asks for."""
+    """Hosts that are equal by all that a demand requires."""
 
     host: Host
     names: list[str]
@@ -271,9 +271,8 @@ class Shortfalls:
     def _find_met_if_free(self, host: Host) -> Conditions:
         """Return the groups' conditions that one of their providers meets.
 
-        Of any of the group's resources, full or not.
-
-        If the host has no such provider, its root counts.
+        The providers are those of the group's resources, full or not; on a
+        host without one, the root.
         """
         found = []
         for suffix, group in self._demand.groups.items():

@@ -2,7 +2,7 @@
 
 """The offer as Glance's metadata definitions.
 
-As namespaces, from which users choose in Horizon.
+They are namespaces, from which users choose in Horizon.
 
 A namespace is what ``POST /v2/metadefs/namespaces`` takes
 (``glance/api/v2/metadef_namespaces.py`` of Glance 33). Properties have their

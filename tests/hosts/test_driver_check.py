@@ -51,46 +51,29 @@ from tests.support.every_trait import CUSTOM_TRAITS
 from tests.support.hosts import ARM, KVM, LXC, NOTHING, X86
 from tests.support.nova_objects import nova_spec
 from tests.support.placements import provider
+from tests.support.tables import cases, pairs
 
 _BOOLEANS = [row for row in ROWS if row.boolean and row.values["true"].trait]
 _NO_HPET = replace(LXC, host="container-1")
 Check = Callable[[RequestSpec, HostFacts], object]
 
 
+_HPET_SOURCES = cases(f"""
+hw_time_hpet=true     |                        | image property hw_time_hpet=true
+trait:{HPET}=required |                        | image property trait:{HPET}=required
+| trait:{HPET}=required | flavor extra spec trait:{HPET}=required
+hw_time_hpet=yes | resources7:VGPU=1 trait7:{HPET}=forbidden | image property hw_time_hpet=true
+hw_time_hpet=yes | trait7:{HPET}=required | flavor extra spec trait7:{HPET}=required and image property hw_time_hpet=true
+""")
+
+
 @pytest.mark.parametrize(
-    ("spec", "source"),
-    [
-        (
-            spec_of({"hw_time_hpet": "true"}),
-            "image property hw_time_hpet=true",
-        ),
-        (
-            spec_of({f"trait:{HPET}": "required"}),
-            f"image property trait:{HPET}=required",
-        ),
-        (
-            spec_of(extra_specs={f"trait:{HPET}": "required"}),
-            f"flavor extra spec trait:{HPET}=required",
-        ),
-        (
-            spec_of(
-                {"hw_time_hpet": "yes"},
-                {"resources7:VGPU": "1", f"trait7:{HPET}": "forbidden"},
-            ),
-            "image property hw_time_hpet=true",
-        ),
-        (
-            spec_of({"hw_time_hpet": "yes"}, {f"trait7:{HPET}": "required"}),
-            (
-                f"flavor extra spec trait7:{HPET}=required and image property"
-                " hw_time_hpet=true"
-            ),
-        ),
-    ],
+    ("properties", "extra_specs", "source"), _HPET_SOURCES
 )
 def test_hpet_required_by_property_or_trait_is_enabled_or_refused_by_the_host(
-    spec: RequestSpec, source: str
+    properties: str, extra_specs: str, source: str
 ) -> None:
+    spec = spec_of({**pairs(properties)}, pairs(extra_specs))
     settings = guest_settings(spec, KVM)
     assert settings.settings == (Setting("time_hpet", "true", source),)
     with pytest.raises(UnsupportedByHost, match="container-1") as refused:
@@ -330,80 +313,34 @@ def devices() -> Iterator[PlacementClient]:
         yield placement.client
 
 
-_ENCRYPTED = {"hw_firmware_type": "uefi", "hw_machine_type": "q35"}
+_UEFI = "hw_firmware_type=uefi hw_machine_type=q35"
+_STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
+_IN_GROUPS = cases(f"""
+# Properties | extra specs | whether the host can
+|                  resources_sev:MEM_ENCRYPTION_CONTEXT=1 trait_sev:HW_CPU_X86_AMD_SEV_ES=forbidden | yes
+{_UEFI}          | hw:mem_encryption=true trait:HW_CPU_X86_AMD_SEV_ES=forbidden | yes
+|                  trait:HW_CPU_X86_AMD_SEV_ES=forbidden                        | yes
+hw_time_hpet=yes | resources_gpu:VGPU=1 trait_gpu:{HPET}=forbidden              | yes
+hw_time_hpet=no  | resources_dpu:FPGA=1 trait_dpu:{HPET}=required               | yes
+|                  resources_dpu:FPGA=1 trait_dpu:HW_ARCH_AARCH64=required      | yes
+{_UEFI}          | resources1:VGPU=1 trait1:{_STATELESS}=forbidden              | yes
+|                  resources1:VCPU=1 trait1:{HPET}=required                     | yes
+|                  resources1:VCPU=1 trait1:{HPET}=forbidden                    |
+|                  resources1:MEMORY_MB=512 trait1:HW_ARCH_AARCH64=required     |
+""")
 
 
-@pytest.mark.parametrize(
-    ("properties", "extra_specs", "can"),
-    [
-        (
-            {},
-            {
-                "resources_sev:MEM_ENCRYPTION_CONTEXT": "1",
-                "trait_sev:HW_CPU_X86_AMD_SEV_ES": "forbidden",
-            },
-            True,
-        ),
-        (
-            _ENCRYPTED,
-            {
-                "hw:mem_encryption": "true",
-                "trait:HW_CPU_X86_AMD_SEV_ES": "forbidden",
-            },
-            True,
-        ),
-        ({}, {"trait:HW_CPU_X86_AMD_SEV_ES": "forbidden"}, True),
-        (
-            {"hw_time_hpet": "yes"},
-            {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "forbidden"},
-            True,
-        ),
-        (
-            {"hw_time_hpet": "no"},
-            {"resources_dpu:FPGA": "1", f"trait_dpu:{HPET}": "required"},
-            True,
-        ),
-        (
-            {},
-            {
-                "resources_dpu:FPGA": "1",
-                "trait_dpu:HW_ARCH_AARCH64": "required",
-            },
-            True,
-        ),
-        (
-            _ENCRYPTED,
-            {
-                "resources1:VGPU": "1",
-                "trait1:COMPUTE_SECURITY_STATELESS_FIRMWARE": "forbidden",
-            },
-            True,
-        ),
-        ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "required"}, True),
-        ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "forbidden"}, False),
-        (
-            {},
-            {
-                "resources1:MEMORY_MB": "512",
-                "trait1:HW_ARCH_AARCH64": "required",
-            },
-            False,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("properties", "extra_specs", "can"), _IN_GROUPS)
 def test_late_check_of_traits_in_request_groups_agrees_with_placement_and_novas_query(
-    properties: Properties,
-    extra_specs: ExtraSpecs,
-    can: bool,
-    devices: PlacementClient,
+    properties: str, extra_specs: str, can: str, devices: PlacementClient
 ) -> None:
     """With the query of Nova's own code, and with ours after the filters."""
     hosts = ("kvm-1",) if can else ()
-    spec = nova_spec(properties, extra_specs)
+    spec = nova_spec({**pairs(properties)}, pairs(extra_specs))
     request = ResourceRequest.from_request_spec(spec.obj_clone())
     novas = request.to_querystring()
     assert devices.allocation_candidates(novas).hosts == hosts
-    assert (unsupported(spec, KVM) == []) is can
+    assert (unsupported(spec, KVM) == []) is bool(can)
     pipeline_of("hpet", "image_metadata").apply(spec)
     ours = allocation_candidates_query(spec)
     assert devices.allocation_candidates(ours).hosts == hosts

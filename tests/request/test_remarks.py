@@ -15,9 +15,9 @@ from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.operators.property_names import notes_on_names
 from os_prefilter_tools.testing import request_of
 from tests.conftest import ExtraSpecs, Properties
+from tests.support.tables import cases, pairs
 
 _DROPPED = "Nova does not know it, and drops it"
-_NO_SUCH = "Nova knows no such extra spec"
 
 
 def _notes(spec: RequestSpec) -> list[str]:
@@ -34,25 +34,29 @@ def _notes_on_extra_spec(name: str) -> list[str]:
     return [str(note) for note in notes_on_names(Request(spec))]
 
 
-_PROPERTIES = {
-    "hw_vif_modle": f"{_DROPPED}. Did you mean hw_vif_model?",
-    "vif_model": f"{_DROPPED}. Did you mean hw_vif_model?",
-    "hw:cpu_policy": f"{_DROPPED}. Did you mean hw_cpu_policy?",
-    "hw_warp_drive": _DROPPED,
-    "img_\nx": _DROPPED,
-}
+_PROPERTIES = cases("""
+hw_vif_modle  | . Did you mean hw_vif_model?
+vif_model     | . Did you mean hw_vif_model?
+hw:cpu_policy | . Did you mean hw_cpu_policy?
+hw_warp_drive |
+""")
 # Of Nova, Glance, Cinder, Ironic, clients and users.
 _FINE = """vmware_adaptertype hw_numa_cpus.0 trait:CUSTOM_X deploy-config:raid kernel_id ramdisk_id os_version os_hidden
     os_hash_algo image_type cinder_img_volume_type os_shutdown_timeout os_glance_import_task boot_mode
     os_acme_weekend owner_specified.openstack.md5 base_image_ref os_name"""
 
 
-@pytest.mark.parametrize(("name", "problem"), _PROPERTIES.items())
+@pytest.mark.parametrize(("name", "hint"), _PROPERTIES)
 def test_image_property_that_nova_does_not_know_is_noted_with_the_nearest(
-    name: str, problem: str
+    name: str, hint: str
 ) -> None:
-    place = f"image property {name}".replace("\n", "\\n")
-    assert _notes_on_property(name) == [f"{place}: {problem}"]
+    note = f"image property {name}: {_DROPPED}{hint}"
+    assert _notes_on_property(name) == [note]
+
+
+def test_image_property_with_a_line_break_is_noted_in_one_line() -> None:
+    note = f"image property img_\\nx: {_DROPPED}"
+    assert _notes_on_property("img_\nx") == [note]
 
 
 def test_known_image_property_is_not_noted() -> None:
@@ -64,39 +68,32 @@ def test_image_property_with_a_very_long_name_is_not_noted() -> None:
     assert _notes_on_property("hw_" + "x" * 5000) == []
 
 
-_EXTRA_SPECS = {
-    "hw:cpu_polcy": f"{_NO_SUCH}. Did you mean hw:cpu_policy?",
-    "hw_cpu_policy": f"{_NO_SUCH}. Did you mean hw:cpu_policy?",
-    "resource:VGPU": f"{_NO_SUCH}. Did you mean 'resources:VGPU'?",
-    "deploy_config:raid": f"{_NO_SUCH}. Did you mean 'deploy-config:raid'?",
-    "os:warp": _NO_SUCH,
-    "hw_vif_model": "no effect: Nova reads hw_vif_model of an image alone",
-    # Of an image alone, and under another namespace; not the nearest name,
-    # which is about something else.
-    "hw:vif_model": "no effect: Nova reads hw_vif_model of an image alone",
-    "hw:video_model": "no effect: Nova reads hw_video_model of an image alone",
-    "hw:firmware_type": (
-        "no effect: Nova reads hw_firmware_type of an image alone"
-    ),
-    "hw:machine_type": (
-        "no effect: Nova reads hw_machine_type of an image alone"
-    ),
-    "os:distro": "no effect: Nova reads os_distro of an image alone",
-    "hw:secure_boot": f"{_NO_SUCH}. Did you mean os:secure_boot?",
-    "os:watchdog_action": f"{_NO_SUCH}. Did you mean hw:watchdog_action?",
-    "hw:cpu_model": _NO_SUCH,
-    "traits:CUSTOM_LICENSED": (
-        "a trait of a request group named s, which Placement refuses without "
-        "resources. Did you mean 'trait:CUSTOM_LICENSED'?"
-    ),
-}
+_EXTRA_SPECS = cases("""
+hw:cpu_polcy       | Nova knows no such extra spec. Did you mean hw:cpu_policy?
+hw_cpu_policy      | Nova knows no such extra spec. Did you mean hw:cpu_policy?
+resource:VGPU      | Nova knows no such extra spec. Did you mean 'resources:VGPU'?
+deploy_config:raid | Nova knows no such extra spec. Did you mean 'deploy-config:raid'?
+os:warp            | Nova knows no such extra spec
+hw_vif_model       | no effect: Nova reads hw_vif_model of an image alone
+# Of an image alone, and under another namespace; not the nearest name, which
+# is about something else.
+hw:vif_model       | no effect: Nova reads hw_vif_model of an image alone
+hw:video_model     | no effect: Nova reads hw_video_model of an image alone
+hw:firmware_type   | no effect: Nova reads hw_firmware_type of an image alone
+hw:machine_type    | no effect: Nova reads hw_machine_type of an image alone
+os:distro          | no effect: Nova reads os_distro of an image alone
+hw:secure_boot     | Nova knows no such extra spec. Did you mean os:secure_boot?
+os:watchdog_action | Nova knows no such extra spec. Did you mean hw:watchdog_action?
+hw:cpu_model       | Nova knows no such extra spec
+traits:CUSTOM_LICENSED | a trait of a request group named s, which Placement refuses without resources. Did you mean 'trait:CUSTOM_LICENSED'?
+""")
 # Of Nova, and the operator's own.
 _FINE_OF_FLAVORS = """resources:VGPU resources1:VCPU trait_gpu:CUSTOM_X preferred_trait:CUSTOM_X quota:cpu_shares
     hw:numa_cpus.3 pci_passthrough:alias capabilities:boot_mode deploy-config:raid group_policy
     aggregate_instance_extra_specs:ssd ssd os_distro acme:secure_boot ops:team licence:windows cpu_arch :"""
 
 
-@pytest.mark.parametrize(("name", "problem"), _EXTRA_SPECS.items())
+@pytest.mark.parametrize(("name", "problem"), _EXTRA_SPECS)
 def test_extra_spec_that_nova_does_not_know_is_noted_with_the_nearest(
     name: str, problem: str
 ) -> None:
@@ -119,43 +116,31 @@ def test_at_most_ten_names_of_an_image_and_no_odd_one_are_noted() -> None:
 
 
 _HPET = "CUSTOM_COMPUTE_TIME_HPET"
-_WITHOUT_PROPERTY: list[tuple[str, Properties, ExtraSpecs, str]] = [
-    (_HPET, {}, {}, "hw_time_hpet"),
-    (_HPET, {"hw_time_hpet": "no"}, {}, "hw_time_hpet"),
-    ("CUSTOM_X86_64_COMPUTE_TIME_HPET", {}, {}, "hw_time_hpet"),
-    ("COMPUTE_SECURITY_TPM_2_0", {}, {}, "hw_tpm_version or hw:tpm_version"),
-    (
-        "COMPUTE_SECURITY_TPM_CRB",
-        {},
-        {"hw:tpm_version": "2.0"},
-        "hw_tpm_model or hw:tpm_model",
-    ),
-    (
-        "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
-        {},
-        {},
-        "os_secure_boot or os:secure_boot",
-    ),
-    ("COMPUTE_STORAGE_BUS_SCSI", {}, {}, "hw_disk_bus or hw_cdrom_bus"),
-    (
-        "HW_CPU_X86_AMD_SEV",
-        {},
-        {},
-        "hw_mem_encryption_model or hw:mem_encryption_model",
-    ),
-]
+_WITHOUT_PROPERTY = cases("""
+# The trait | properties | extra specs | the names of the property
+CUSTOM_COMPUTE_TIME_HPET          |                 |                    | hw_time_hpet
+CUSTOM_COMPUTE_TIME_HPET          | hw_time_hpet=no |                    | hw_time_hpet
+CUSTOM_X86_64_COMPUTE_TIME_HPET   |                 |                    | hw_time_hpet
+COMPUTE_SECURITY_TPM_2_0          |                 |                    | hw_tpm_version or hw:tpm_version
+COMPUTE_SECURITY_TPM_CRB          |                 | hw:tpm_version=2.0 | hw_tpm_model or hw:tpm_model
+COMPUTE_SECURITY_UEFI_SECURE_BOOT |                 |                    | os_secure_boot or os:secure_boot
+COMPUTE_STORAGE_BUS_SCSI          |                 |                    | hw_disk_bus or hw_cdrom_bus
+HW_CPU_X86_AMD_SEV                |                 |                    | hw_mem_encryption_model or hw:mem_encryption_model
+""")
 
 
 def _with_trait(
-    place: str,
-    trait: str,
-    properties: Properties,
-    extra_specs: ExtraSpecs,
+    place: str, trait: str, properties: str = "", extra_specs: str = ""
 ) -> RequestSpec:
+    """Return a request that requires a trait by name, in image or flavor."""
+    in_image: Properties = {**pairs(properties)}
+    in_flavor = pairs(extra_specs)
     name = f"trait:{trait}"
     if place == "image property":
-        return request_of({**properties, name: "required"}, extra_specs)
-    return request_of(properties, {**extra_specs, name: "required"})
+        in_image[name] = "required"
+    else:
+        in_flavor[name] = "required"
+    return request_of(in_image, in_flavor)
 
 
 _PLACES = pytest.mark.parametrize(
@@ -168,11 +153,7 @@ _PLACES = pytest.mark.parametrize(
     ("trait", "properties", "extra_specs", "names"), _WITHOUT_PROPERTY
 )
 def test_trait_by_name_without_its_property_is_noted(
-    place: str,
-    trait: str,
-    properties: Properties,
-    extra_specs: ExtraSpecs,
-    names: str,
+    place: str, trait: str, properties: str, extra_specs: str, names: str
 ) -> None:
     spec = _with_trait(place, trait, properties, extra_specs)
     reason = (
@@ -182,14 +163,14 @@ def test_trait_by_name_without_its_property_is_noted(
     assert _notes(spec) == [f"{place} trait:{trait}=required: {reason}"]
 
 
-_WITH_PROPERTY: list[tuple[str, Properties, ExtraSpecs]] = [
-    (_HPET, {"hw_time_hpet": "yes"}, {}),
-    ("COMPUTE_SECURITY_TPM_2_0", {}, {"hw:tpm_version": "2.0"}),
-    ("COMPUTE_SECURITY_TPM_TIS", {}, {"hw:tpm_version": "2.0"}),
-    ("COMPUTE_STORAGE_BUS_SCSI", {"hw_cdrom_bus": "scsi"}, {}),
-    ("CUSTOM_COMPUTE_MACHINE_Q35", {"hw_machine_type": "pc-q35-9.1"}, {}),
-    ("HW_CPU_X86_AMD_SEV", {}, {"hw:mem_encryption": "true"}),
-]
+_WITH_PROPERTY = cases("""
+CUSTOM_COMPUTE_TIME_HPET   | hw_time_hpet=yes           |
+COMPUTE_SECURITY_TPM_2_0   |                            | hw:tpm_version=2.0
+COMPUTE_SECURITY_TPM_TIS   |                            | hw:tpm_version=2.0
+COMPUTE_STORAGE_BUS_SCSI   | hw_cdrom_bus=scsi          |
+CUSTOM_COMPUTE_MACHINE_Q35 | hw_machine_type=pc-q35-9.1 |
+HW_CPU_X86_AMD_SEV         |                            | hw:mem_encryption=true
+""")
 
 
 @_PLACES
@@ -197,10 +178,7 @@ _WITH_PROPERTY: list[tuple[str, Properties, ExtraSpecs]] = [
     ("trait", "properties", "extra_specs"), _WITH_PROPERTY
 )
 def test_trait_by_name_with_its_property_is_not_noted(
-    place: str,
-    trait: str,
-    properties: Properties,
-    extra_specs: ExtraSpecs,
+    place: str, trait: str, properties: str, extra_specs: str
 ) -> None:
     assert not _notes(_with_trait(place, trait, properties, extra_specs))
 
@@ -220,7 +198,7 @@ def test_trait_by_name_with_its_property_is_not_noted(
 def test_trait_of_a_host_that_nova_switches_nothing_on_by_is_not_noted(
     place: str, trait: str
 ) -> None:
-    assert not _notes(_with_trait(place, trait, {}, {}))
+    assert not _notes(_with_trait(place, trait))
 
 
 @pytest.mark.parametrize(
@@ -248,61 +226,42 @@ _TABLET = (
 )
 
 
-_MEANINGLESS: list[tuple[str, Properties, str]] = [
-    (
-        "hw_pointer_model=usbtablet",
-        {"hw_input_bus": "virtio"},
-        "Nova gives the guest the tablet of hw_input_bus instead",
-    ),
-    ("hw_usb_model=none", {}, _TABLET),
-    (
-        "hw_usb_model=none",
-        {"hw_input_bus": "virtio", "hw_disk_bus": "usb"},
-        _TABLET,
-    ),
-    ("hw_tpm_model=tpm-crb", {}, "it means nothing without hw_tpm_version"),
-    ("os_secure_boot=optional", {"hw_machine_type": "q35"}, _UEFI_ALONE),
-    ("os_secure_boot=required", {}, _UEFI_ALONE),
-    (
-        "os_secure_boot=optional",
-        {"hw_architecture": "aarch64", "hw_firmware_type": "bios"},
-        _UEFI_ALONE,
-    ),
-]
+_MEANINGLESS = cases("""
+hw_pointer_model=usbtablet | hw_input_bus=virtio                  | Nova gives the guest the tablet of hw_input_bus instead
+hw_usb_model=none          |                                      | TABLET
+hw_usb_model=none          | hw_input_bus=virtio hw_disk_bus=usb  | TABLET
+hw_tpm_model=tpm-crb       |                                      | it means nothing without hw_tpm_version
+os_secure_boot=optional    | hw_machine_type=q35                  | UEFI_ALONE
+os_secure_boot=required    |                                      | UEFI_ALONE
+os_secure_boot=optional    | hw_architecture=aarch64 hw_firmware_type=bios | UEFI_ALONE
+""")
+_LONG_REASONS = {"TABLET": _TABLET, "UEFI_ALONE": _UEFI_ALONE}
 
 
 @pytest.mark.parametrize(("written", "others", "reason"), _MEANINGLESS)
 def test_property_that_another_one_makes_meaningless_is_noted(
-    written: str, others: Properties, reason: str
+    written: str, others: str, reason: str
 ) -> None:
-    name, _, value = written.partition("=")
-    spec = request_of({name: value, **others})
+    spec = request_of({**pairs(written), **pairs(others)})
     (note,) = remarks_in_nova(Request(spec), Options())
-    assert str(note) == f"{written}: {reason}"
+    assert str(note) == f"{written}: {_LONG_REASONS.get(reason, reason)}"
     assert note.warn
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"hw_pointer_model": "usbtablet"},
-        {"hw_usb_model": "none", "hw_input_bus": "virtio"},
-        {
-            "hw_usb_model": "none",
-            "hw_input_bus": "virtio",
-            "hw_cdrom_bus": "usb",
-        },
-        {"os_secure_boot": "required", "hw_firmware_type": "uefi"},
-        {"os_secure_boot": "optional", "hw_architecture": "aarch64"},
-        {"os_secure_boot": "disabled"},
-        {"hw_tpm_model": "tpm-crb", "hw_tpm_version": "2.0"},
-    ],
-    ids=",".join,
-)
-def test_property_that_has_an_effect_is_not_noted(
-    properties: Properties,
-) -> None:
-    assert not _notes(request_of(properties))
+_WITH_EFFECT = cases("""
+hw_pointer_model=usbtablet
+hw_usb_model=none hw_input_bus=virtio
+hw_usb_model=none hw_input_bus=virtio hw_cdrom_bus=usb
+os_secure_boot=required hw_firmware_type=uefi
+os_secure_boot=optional hw_architecture=aarch64
+os_secure_boot=disabled
+hw_tpm_model=tpm-crb hw_tpm_version=2.0
+""")
+
+
+@pytest.mark.parametrize("properties", _WITH_EFFECT)
+def test_property_that_has_an_effect_is_not_noted(properties: str) -> None:
+    assert not _notes(request_of({**pairs(properties)}))
 
 
 def test_contradiction_of_flavor_and_image_is_not_noted() -> None:

@@ -29,3 +29,12 @@ def cases(table: str) -> list[ParameterSet]:
         pytest.param(*cells, id=" ".join(filter(None, cells)))
         for cells in rows
     ]
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Return the names with their values of ``name=value name=value``."""
+    found: dict[str, str] = {}
+    for item in text.split():
+        name, _, value = item.partition("=")
+        found[name] = value
+    return found

@@ -38,7 +38,7 @@ from tests.support.hosts import (
     X86,
 )
 from tests.support.nova_objects import nova_spec
-from tests.support.tables import cases
+from tests.support.tables import cases, pairs
 
 QEMU = replace(KVM, virt_type="qemu")
 PARALLELS = replace(LXC, virt_type="parallels")
@@ -58,8 +58,7 @@ _SEVERAL = replace(
 
 def _properties(text: str) -> dict[str, object]:
     """Return image properties in the form ``name=value name=value``."""
-    pairs = (item.partition("=") for item in text.split())
-    return {name: value for name, _, value in pairs}
+    return {**pairs(text)}
 
 
 _REFUSED = cases("""

@@ -31,6 +31,7 @@ from tests.conftest import (
     spec_of,
 )
 from tests.support.hosts import OFFERED, few_libvirt_hosts
+from tests.support.tables import cases, pairs
 
 _ROWS = rows_required_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -138,83 +139,55 @@ def test_device_of_an_architecture_without_a_trait_is_required_all_the_same(
     assert note.reason == f"sparc is not in {option}: not required"
 
 
-_LSI = "COMPUTE_STORAGE_BUS_SCSI CUSTOM_COMPUTE_SCSI_MODEL_LSILOGIC"
-_PARAVIRTUAL = "COMPUTE_STORAGE_BUS_SCSI CUSTOM_COMPUTE_SCSI_MODEL_VMPVSCSI"
-_SAS_ON_IDE = "COMPUTE_STORAGE_BUS_IDE CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1068"
-_OTHERS = {"os_distro": "debian", "hw_time_hpet": "true"}
-
-
 def _check_traits(properties: Properties, expected: str) -> None:
     required = device_required_by("image_metadata", spec_of(properties))
     assert [trait for trait, *_ in required] == expected.split()
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        # Clients print null for a property that was removed.
-        ("hw_vif_model", None, ""),
-        ("architecture", "x86_64", "HW_ARCH_X86_64"),
-        ("hypervisor_type", "xapi", "CUSTOM_HYPERVISOR_TYPE_XEN"),
-        ("vm_mode", "hv", "CUSTOM_VM_MODE_HVM"),
-        ("vmware_adaptertype", "", ""),
-        ("vmware_adaptertype", "ide", "COMPUTE_STORAGE_BUS_IDE"),
-        ("vmware_adaptertype", "lsiLogic", _LSI),
-        ("vmware_adaptertype", "paraVirtual", _PARAVIRTUAL),
-        # Nova's libvirt driver adds the controller whatever disks the guest
-        # has.
-        (
-            "hw_scsi_model",
-            "virtio-scsi",
-            "CUSTOM_COMPUTE_SCSI_MODEL_VIRTIO_SCSI",
-        ),
-        # Nova makes a k of the Kelvin sign, too; a version of a machine type
-        # may be anything.
-        ("img_hv_type", "\u212avm", "CUSTOM_HYPERVISOR_TYPE_KVM"),
-        (
-            "hw_machine_type",
-            "pc-q35-</script>&limit=1\n",
-            "CUSTOM_COMPUTE_MACHINE_Q35",
-        ),
-        ("hw_vif_model", "VirtualE1000e", "COMPUTE_NET_VIF_MODEL_E1000E"),
-        ("hw_usb_model", "none", ""),
-    ],
-)
-def test_property_requires_its_trait(
-    name: str, value: object, expected: str
+_TRAITS = cases("""
+# Properties | the traits that they require
+os_distro=debian hw_time_hpet=true            |
+architecture=x86_64                           | HW_ARCH_X86_64
+architecture=aarch64 hw_architecture=x86_64   | HW_ARCH_X86_64
+hypervisor_type=xapi                          | CUSTOM_HYPERVISOR_TYPE_XEN
+vm_mode=hv                                    | CUSTOM_VM_MODE_HVM
+vmware_adaptertype=                           |
+vmware_adaptertype=ide                        | COMPUTE_STORAGE_BUS_IDE
+vmware_adaptertype=lsiLogic                   | COMPUTE_STORAGE_BUS_SCSI CUSTOM_COMPUTE_SCSI_MODEL_LSILOGIC
+vmware_adaptertype=paraVirtual                | COMPUTE_STORAGE_BUS_SCSI CUSTOM_COMPUTE_SCSI_MODEL_VMPVSCSI
+vmware_adaptertype=lsiLogicsas hw_disk_bus=ide | COMPUTE_STORAGE_BUS_IDE CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1068
+# Nova's libvirt driver adds the controller whatever disks the guest has.
+hw_scsi_model=virtio-scsi                     | CUSTOM_COMPUTE_SCSI_MODEL_VIRTIO_SCSI
+hw_disk_bus=scsi hw_scsi_model=foo            | COMPUTE_STORAGE_BUS_SCSI
+# Nova makes a k of the Kelvin sign, too.
+img_hv_type=\u212avm                          | CUSTOM_HYPERVISOR_TYPE_KVM
+hw_vif_model=VirtualE1000e                    | COMPUTE_NET_VIF_MODEL_E1000E
+hw_usb_model=none                             |
+# One trait twice: two properties, two sources, one requirement in the query.
+hw_disk_bus=usb hw_cdrom_bus=usb              | COMPUTE_STORAGE_BUS_USB COMPUTE_STORAGE_BUS_USB
+""")
+
+
+@pytest.mark.parametrize(("properties", "expected"), _TRAITS)
+def test_legacy_names_and_combined_properties_require_the_expected_traits(
+    properties: str, expected: str
 ) -> None:
-    _check_traits({name: value}, expected)
+    _check_traits({**pairs(properties)}, expected)
 
 
 @pytest.mark.parametrize(
-    "properties", [{}, _OTHERS], ids=["none", "of others"]
+    "properties", [{}, {"hw_vif_model": None}], ids=["none", "removed"]
 )
-def test_image_without_properties_of_the_filter_requires_nothing(
+def test_image_without_properties_requires_nothing(
     properties: Properties,
 ) -> None:
+    """Clients print null for a property that was removed."""
     _check_traits(properties, "")
 
 
-def test_current_name_comes_before_the_legacy_one() -> None:
-    properties = {"architecture": "aarch64", "hw_architecture": "x86_64"}
-    _check_traits(dict(properties), "HW_ARCH_X86_64")
-
-
-def test_adapter_of_vmware_is_a_scsi_model_on_the_bus_of_the_disk() -> None:
-    adapter = {"vmware_adaptertype": "lsiLogicsas"}
-    _check_traits({**adapter, "hw_disk_bus": "ide"}, _SAS_ON_IDE)
-
-
-def test_unknown_scsi_model_leaves_the_bus() -> None:
-    properties = {"hw_disk_bus": "scsi", "hw_scsi_model": "foo"}
-    _check_traits(dict(properties), "COMPUTE_STORAGE_BUS_SCSI")
-
-
-def test_trait_of_two_properties_is_required_with_each_source() -> None:
-    """One requirement in the query."""
-    properties = {"hw_disk_bus": "usb", "hw_cdrom_bus": "usb"}
-    usb = "COMPUTE_STORAGE_BUS_USB"
-    _check_traits(dict(properties), f"{usb} {usb}")
+def test_version_of_a_machine_type_may_be_anything() -> None:
+    machine = "pc-q35-</script>&limit=1\n"
+    _check_traits({"hw_machine_type": machine}, "CUSTOM_COMPUTE_MACHINE_Q35")
 
 
 _TRICK = "virtio,!COMPUTE_STATUS_DISABLED"

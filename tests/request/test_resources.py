@@ -24,6 +24,7 @@ from os_prefilter.request.resources import (
 )
 from os_prefilter.request.view import Request
 from tests.conftest import ExtraSpecs, Properties
+from tests.support.tables import cases, pairs
 
 _DEDICATED = {"hw:cpu_policy": "dedicated"}
 _MIXED = {"hw:cpu_policy": "mixed"}
@@ -44,7 +45,6 @@ def _shared_and_dedicated_cpus(spec: RequestSpec) -> tuple[int, int]:
     return resources.get("VCPU", 0), resources.get("PCPU", 0)
 
 
-_ISOLATE = {"hw:emulator_threads_policy": "isolate"}
 _SHARE = {"hw:emulator_threads_policy": "share"}
 
 
@@ -52,28 +52,40 @@ def _mixed(dedicated_mask: str) -> ExtraSpecs:
     return {**_MIXED, "hw:cpu_dedicated_mask": dedicated_mask}
 
 
-_CPUS: dict[str, tuple[ExtraSpecs, tuple[int, int]]] = {
-    "isolated emulator threads": (_DEDICATED | _ISOLATE, (0, 5)),
-    "nothing to isolate from by default": (_ISOLATE, (4, 0)),
-    "nothing to isolate from": (
-        _ISOLATE | {"hw:cpu_policy": "shared"},
-        (4, 0),
-    ),
-    "mask with an exception": (_mixed("0-3,^1-2"), (2, 2)),
-    "mask and isolated threads": (_mixed("0") | _ISOLATE, (3, 2)),
-    "mask of an exception alone": (_mixed(" ^0"), (1, 3)),
-    "long mask": (_mixed("1-3," * 20_000), (1, 3)),
-    "longest mask": (_mixed("0-1," * 32_768), (2, 2)),
-    "realtime": (_MIXED | _REALTIME | _SHARE, (0, 4)),
-    "resources of the flavor": (_DEDICATED | {"resources:PCPU": "2"}, (0, 4)),
-}
+_CPUS = cases("""
+# Extra specs | shared CPUs | dedicated ones
+hw:cpu_policy=dedicated hw:emulator_threads_policy=isolate | 0 | 5
+hw:cpu_policy=dedicated resources:PCPU=2                   | 0 | 4
+# Nothing to isolate from.
+hw:emulator_threads_policy=isolate                         | 4 | 0
+hw:emulator_threads_policy=isolate hw:cpu_policy=shared    | 4 | 0
+hw:cpu_policy=mixed hw:cpu_dedicated_mask=0-3,^1-2         | 2 | 2
+hw:cpu_policy=mixed hw:cpu_dedicated_mask=0 hw:emulator_threads_policy=isolate | 3 | 2
+hw:cpu_policy=mixed hw:cpu_realtime=yes hw:emulator_threads_policy=share | 0 | 4
+""")
 
 
-@pytest.mark.parametrize(("extra_specs", "cpus"), _CPUS.values(), ids=_CPUS)
+@pytest.mark.parametrize(("extra_specs", "shared", "dedicated"), _CPUS)
 def test_masks_and_emulator_threads_split_the_vcpus_into_shared_and_dedicated(
-    extra_specs: ExtraSpecs, cpus: tuple[int, int]
+    extra_specs: str, shared: str, dedicated: str
 ) -> None:
-    assert _shared_and_dedicated_cpus(_spec(extra_specs)) == cpus
+    found = _shared_and_dedicated_cpus(_spec(pairs(extra_specs)))
+    assert found == (int(shared), int(dedicated))
+
+
+@pytest.mark.parametrize(
+    ("mask", "cpus"),
+    [
+        (" ^0", (1, 3)),
+        ("1-3," * 20_000, (1, 3)),
+        ("0-1," * 32_768, (2, 2)),
+    ],
+    ids=["exception alone", "long", "longest"],
+)
+def test_odd_mask_splits_the_vcpus_into_shared_and_dedicated(
+    mask: str, cpus: tuple[int, int]
+) -> None:
+    assert _shared_and_dedicated_cpus(_spec(_mixed(mask))) == cpus
 
 
 def test_realtime_mask_of_the_image_comes_before_the_flavors() -> None:
@@ -84,22 +96,10 @@ def test_realtime_mask_of_the_image_comes_before_the_flavors() -> None:
     assert _shared_and_dedicated_cpus(spec) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [
-        "4",
-        "0-4",
-        "0-3",
-        "^0-3",
-        "a",
-        "1-",
-        "-1",
-        "2-1",
-        "^",
-        "0-9999999999",
-        "1;2",
-    ],
-)
+_INVALID_MASKS = "4 0-4 0-3 ^0-3 a 1- -1 2-1 ^ 0-9999999999 1;2"
+
+
+@pytest.mark.parametrize("mask", _INVALID_MASKS.split())
 def test_invalid_cpu_dedicated_mask_is_rejected_and_named(mask: str) -> None:
     problem = f"hw:cpu_dedicated_mask: {re.escape(repr(mask))} is"
     with pytest.raises(RequestRejected, match=problem) as caught:
@@ -107,26 +107,23 @@ def test_invalid_cpu_dedicated_mask_is_rejected_and_named(mask: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("extra_specs", "problem"),
-    [
-        (_MIXED, "some, but not all of the flavor's CPUs 0 to 3"),
-        (
-            _MIXED | _SHARE | {"hw:cpu_realtime_mask": "4"},
-            (
-                "hw:cpu_realtime_mask: '4' is not a list of some of the"
-                " flavor's CPUs 0 to"
-            ),
-        ),
-    ],
-    ids=["no mask", "CPU that the flavor lacks"],
-)
-def test_realtime_without_a_mask_of_the_flavors_cpus_is_rejected(
-    extra_specs: ExtraSpecs, problem: str
-) -> None:
-    request = Request(_spec(extra_specs | _REALTIME))
+def _check_rejected(extra_specs: ExtraSpecs, problem: str) -> None:
+    request = Request(_spec(extra_specs))
     with pytest.raises(RequestRejected, match=problem):
         unsuffixed_resources(request)
+
+
+def test_realtime_without_a_mask_is_rejected() -> None:
+    problem = "some, but not all of the flavor's CPUs 0 to 3"
+    _check_rejected(_MIXED | _REALTIME, problem)
+
+
+def test_realtime_with_a_mask_of_cpus_that_the_flavor_lacks_is_rejected() -> (
+    None
+):
+    mask = "hw:cpu_realtime_mask"
+    problem = f"{mask}: '4' is not a list of some of the flavor's CPUs 0 to"
+    _check_rejected(_MIXED | _SHARE | _REALTIME | {mask: "4"}, problem)
 
 
 @pytest.mark.parametrize(

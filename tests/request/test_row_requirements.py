@@ -33,7 +33,6 @@ from os_prefilter.vocabulary import BY_NAME, ROWS, rows_required_by
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from os_prefilter.vocabulary.options import Options
 from tests.conftest import (
-    ExtraSpecs,
     Properties,
     Required,
     device_required_by,
@@ -41,6 +40,7 @@ from tests.conftest import (
     required_by,
     spec_of,
 )
+from tests.support.tables import cases, pairs
 
 _ODD = ("zz", "", None, True)
 _PROPERTIES = [
@@ -165,38 +165,25 @@ def test_source_has_the_name_of_a_device_profile_on_one_line(
     assert item.trait == "COMPUTE_ACCELERATORS"
 
 
-_REFUSED: list[tuple[str, Properties, ExtraSpecs]] = [
-    (
-        "tpm_secret_security",
-        {"hw_tpm_version": "2.0"},
-        {"hw:tpm_secret_security": "vault"},
-    ),
-    (
-        "tpm_secret_security",
-        {"hw_tpm_version": "2.0"},
-        {"hw:tpm_secret_security": "USER"},
-    ),
-    ("sound_model", {}, {"hw:sound_model": "Virtio"}),
-    ("image_metadata", {}, {"hw:sound_model": "Virtio"}),
-    (
-        "ephemeral_encryption",
-        {"hw_ephemeral_encryption": "true"},
-        {"hw:ephemeral_encryption_format": "LUKS"},
-    ),
-]
+_REFUSED = cases("""
+# The filter | properties | extra specs
+tpm_secret_security  | hw_tpm_version=2.0           | hw:tpm_secret_security=vault
+tpm_secret_security  | hw_tpm_version=2.0           | hw:tpm_secret_security=USER
+sound_model          |                              | hw:sound_model=Virtio
+image_metadata       |                              | hw:sound_model=Virtio
+ephemeral_encryption | hw_ephemeral_encryption=true | hw:ephemeral_encryption_format=LUKS
+""")
 
 
 @pytest.mark.parametrize("unknown_values", ["skip", "reject"])
 @pytest.mark.parametrize(("name", "properties", "extra_specs"), _REFUSED)
 def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says(
-    name: str,
-    properties: Properties,
-    extra_specs: ExtraSpecs,
-    unknown_values: str,
+    name: str, properties: str, extra_specs: str, unknown_values: str
 ) -> None:
     pipeline = pipeline_of(name, unknown_values=unknown_values)
+    spec = spec_of({**pairs(properties)}, pairs(extra_specs))
     with pytest.raises(UnknownValue, match="Values that exist: "):
-        pipeline.apply(spec_of(properties, extra_specs))
+        pipeline.apply(spec)
 
 
 def test_unknown_value_is_none_for_the_rows_of_other_filters() -> None:
@@ -242,42 +229,23 @@ def test_unknown_value_that_two_rows_read_is_noted_once() -> None:
     assert note.source == "image property hw_ephemeral_encryption"
 
 
-@pytest.mark.parametrize(
-    ("properties", "problem"),
-    [
-        (
-            {"os_secure_boot": "required", "hw_machine_type": "isapc"},
-            "os_secure_boot=required is impossible .*hw_machine_type=isapc",
-        ),
-        (
-            {"os_secure_boot": "required", "hw_architecture": "i686"},
-            "os_secure_boot=required is impossible .*hw_architecture=i686",
-        ),
-        (
-            {
-                "hw_vif_model": "spapr-vlan",
-                "hw_emulation_architecture": "aarch64",
-            },
-            (
-                "hw_vif_model=spapr-vlan is impossible"
-                " .*hw_emulation_architecture=aarch64"
-            ),
-        ),
-        (
-            {"hw_tpm_version": "2.0", "hw_machine_type": "pseries"},
-            (
-                "hw_tpm_version=2.0 with the default tpm_model tpm-tis is"
-                " impossible .*hw_machine_type=pseries"
-            ),
-        ),
-    ],
-    ids=["machine type", "architecture", "emulated", "default of a value"],
-)
+_NEVER = cases("""
+# Properties | the first, and the other one
+os_secure_boot=required hw_machine_type=isapc | os_secure_boot=required | hw_machine_type=isapc
+os_secure_boot=required hw_architecture=i686  | os_secure_boot=required | hw_architecture=i686
+hw_vif_model=spapr-vlan hw_emulation_architecture=aarch64 | hw_vif_model=spapr-vlan | hw_emulation_architecture=aarch64
+hw_tpm_version=2.0 hw_machine_type=pseries | hw_tpm_version=2.0 with the default tpm_model tpm-tis | hw_machine_type=pseries
+""")
+
+
+@pytest.mark.parametrize(("properties", "first", "other"), _NEVER)
 def test_value_that_the_guest_never_has_is_refused(
-    properties: Properties, problem: str
+    properties: str, first: str, other: str
 ) -> None:
+    spec = spec_of({**pairs(properties)})
+    problem = f"{first} is impossible .*{other}"
     with pytest.raises(ImpossibleCombination, match=problem):
-        required_by("image_metadata", spec_of(properties))
+        required_by("image_metadata", spec)
 
 
 def test_cdrom_bus_of_an_iso_image_on_a_volume_may_be_impossible() -> None:
@@ -292,17 +260,10 @@ def test_cdrom_bus_of_an_iso_image_on_a_volume_may_be_impossible() -> None:
 
 def test_default_machine_types_without_a_device_are_forbidden() -> None:
     spec = spec_of({"os_secure_boot": "required", "hw_tpm_version": "2.0"})
-    defaults = [
-        "ISAPC",
-        "MICROVM",
-        "OTHER",
-        "PC",
-        "PSERIES",
-        "S390_CCW_VIRTIO",
-    ]
+    families = "ISAPC MICROVM OTHER PC PSERIES S390_CCW_VIRTIO"
     assert sorted(required_by("image_metadata", spec)) == [
         (f"CUSTOM_COMPUTE_DEFAULT_MACHINE_{family}", False, "root")
-        for family in defaults
+        for family in families.split()
     ]
 
 

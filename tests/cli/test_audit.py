@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter audit``: what it prints, writes and returns, for right and
-wrong input.
-"""
+"""``os-prefilter audit``: output, pages and exit codes."""
 
 import io
 import json
@@ -12,16 +10,15 @@ from typing import Any
 import pytest
 
 from os_prefilter_agent.cli.output import progress_on
-from os_prefilter_tools.cli.main import main
-from tests.support.commands import Capture, json_of, placed
+from tests.support.commands import Cli
 
 
-def rows(capsys: Capture, *argv: str, code: int = 0) -> Any:
-    return json_of(capsys, "audit", *argv, code=code)["lines"]
+def rows(cli: Cli, *argv: str, code: int = 0) -> Any:
+    return cli.json("audit", *argv, code=code)["lines"]
 
 
-def images(tmp_path: Path, *entries: object) -> str:
-    return placed(tmp_path / "images.json", entries)
+def images(cli: Cli, *entries: object) -> str:
+    return cli.place("images.json", entries)
 
 
 def image(
@@ -35,7 +32,7 @@ def image(
     }
 
 
-def flavor(tmp_path: Path, name: str, **extra_specs: str) -> str:
+def flavor(cli: Cli, name: str, **extra_specs: str) -> str:
     shown = {
         "name": name,
         "vcpus": 1,
@@ -43,163 +40,122 @@ def flavor(tmp_path: Path, name: str, **extra_specs: str) -> str:
         "disk": 1,
         "properties": extra_specs,
     }
-    return placed(tmp_path / f"{name}.json", shown)
+    return cli.place(f"{name}.json", shown)
 
 
-def test_the_exit_code_is_2_if_an_image_becomes_unschedulable(
-    tmp_path: Path,
-) -> None:
-    """One that was before is no reason: enabling the filters changes nothing
-    for it.
-    """
-    for each, code in (
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
         (image("a", "raw"), 0),
         (image("a", hw_vif_model="igb"), 0),
         (image("a", "ploop"), 2),
         (image("a", "raw", **{"trait:CUSTOM_NO": "required"}), 0),
-    ):
-        assert main(["audit", "--images", images(tmp_path, each)]) == code
-
-
-@pytest.mark.parametrize("only", ["changed", "unschedulable"])
-def test_only_option_lists_changed_or_unschedulable_images_alone(
-    only: str, capsys: Capture, tmp_path: Path
+    ],
+    ids=["the same", "fewer hosts", "no host", "no host before"],
+)
+def test_the_exit_code_is_2_if_an_image_becomes_unschedulable(
+    entry: dict[str, object], code: int, cli: Cli
 ) -> None:
-    path = images(
-        tmp_path,
-        image("lost", "ploop"),
-        image("less", hw_vif_model="igb"),
-        image("same", "raw"),
-    )
-    found = rows(
-        capsys,
-        "--images",
-        path,
-        "--only",
-        only,
-        "--enable",
-        "image_metadata,image_type",
-        code=2,
-    )
-    wanted = {
-        "changed": [["lost"], ["less"], ["same"]],
-        "unschedulable": [["lost"]],
-    }[only]
-    # The vSphere cluster runs no raw image.
-    assert [row["Images"] for row in found] == wanted
+    """One that was before is no reason: enabling the filters changes nothing
+    for it.
+    """
+    cli.run("audit", "--images", images(cli, entry), code=code)
 
 
-_ENABLED = "Filters: compute_status, image_type ({}). Before: {}."
+# The vSphere cluster runs no raw image.
+@pytest.mark.parametrize(
+    ("only", "listed"),
+    [
+        ("changed", [["lost"], ["less"], ["same"]]),
+        ("unschedulable", [["lost"]]),
+    ],
+    ids=["changed", "unschedulable"],
+)
+def test_only_option_lists_changed_or_unschedulable_images_alone(
+    only: str, listed: list[list[str]], cli: Cli
+) -> None:
+    less = image("less", hw_vif_model="igb")
+    path = images(cli, image("lost", "ploop"), less, image("same", "raw"))
+    options = ["--only", only, "--enable", "image_metadata,image_type"]
+    found = rows(cli, "--images", path, *options, code=2)
+    assert [row["Images"] for row in found] == listed
+
+
+_TWO = "compute_status, image_type"
+_FILTERS = {
+    "configuration": ("--config-file f", _TWO, "(f). Before: none."),
+    "before": (
+        "--config-file f --before compute_status",
+        _TWO,
+        "(f and --before). Before: compute_status.",
+    ),
+    "configuration and more": (
+        "--config-file f --enable hpet",
+        f"{_TWO}, hpet",
+        f"(f and --enable). Before: {_TWO}.",
+    ),
+    "option": ("--enable hpet", "hpet", "(--enable). Before: none."),
+}
 
 
 @pytest.mark.parametrize(
-    ("argv", "line"),
-    [
-        (["--config-file", "f"], _ENABLED.format("f", "none")),
-        (
-            ["--config-file", "f", "--before", "compute_status"],
-            _ENABLED.format("f and --before", "compute_status"),
-        ),
-        (
-            ["--config-file", "f", "--enable", "hpet"],
-            (
-                "Filters: compute_status, image_type, hpet (f and --enable)."
-                " Before: compute_status, image_type."
-            ),
-        ),
-        (["--enable", "hpet"], "Filters: hpet (--enable). Before: none."),
-    ],
+    ("options", "after", "origin"), _FILTERS.values(), ids=_FILTERS
 )
 def test_audit_judges_with_the_filters_of_the_configuration_and_names_them(
-    argv: list[str],
-    line: str,
-    capsys: Capture,
-    tmp_path: Path,
+    options: str,
+    after: str,
+    origin: str,
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In the first line after those about examples, in JSON and on the
     page.
     """
-    monkeypatch.chdir(tmp_path)
-    Path("f").write_text(
-        "[prefilter]\nenabled_filters = compute_status, image_type\n"
-    )
-    path = images(tmp_path, image("a", "raw", hw_vif_model="igb"))
-    assert (
-        main(
-            [
-                "audit",
-                "--images",
-                path,
-                *argv,
-                "--html",
-                "page.html",
-                "-f",
-                "json",
-            ]
-        )
-        == 0
-    )
-    out, err = capsys.readouterr()
-    assert err.splitlines()[1] == line
+    monkeypatch.chdir(cli.folder)
+    cli.place("f", f"[prefilter]\nenabled_filters = {_TWO}\n")
+    path = images(cli, image("a", "raw", hw_vif_model="igb"))
+    argv = ["--images", path, *options.split(), "--html", "page.html"]
+    out, err = cli.run("audit", *argv, "-f", "json")
     document = json.loads(out)
-    assert ", ".join(document["filters"]["after"]) == line.partition(" (")[
-        0
-    ].removeprefix("Filters: ")
-    assert document["summary"]["images"] == 1
+    names = document["filters"]
     lost = {each["by"] for each in document["lines"][0]["Lost to"]}
-    assert lost <= set(document["filters"]["after"]) - set(
-        document["filters"]["before"]
-    )
     page = Path("page.html").read_text()
+    assert err.splitlines()[1] == f"Filters: {after} {origin}"
+    assert ", ".join(names["after"]) == after
+    assert document["summary"]["images"] == 1
+    assert lost <= set(names["after"]) - set(names["before"])
     assert "image_metadata" not in page
     assert page.rstrip().endswith("</html>")
 
 
-def test_each_image_is_judged_with_each_flavor(
-    capsys: Capture, tmp_path: Path
-) -> None:
-    path = images(tmp_path, image("a", "raw"))
-    small, gpu = (
-        flavor(tmp_path, "small"),
-        flavor(tmp_path, "gpu", **{"resources:VGPU": "1"}),
-    )
-    found = rows(
-        capsys,
-        "--images",
-        path,
-        "--flavor",
-        small,
-        "--flavor",
-        gpu,
-        "--enable",
-        "owner",
-    )
-    assert [(row["Flavor"], row["Before"], row["After"]) for row in found] == [
-        ("gpu", 2, 1),
-        ("small", 9, 9),
-    ]
-    (loss,) = found[0]["Lost to"]
-    assert (loss["trait"], loss["on"], loss["hosts_lacking_only_this"]) == (
-        "OWNER_NOVA",
-        "_owned_VGPU",
-        1,
-    )
+def test_each_image_is_judged_with_each_flavor(cli: Cli) -> None:
+    argv = ["--images", images(cli, image("a", "raw")), "--enable", "owner"]
+    argv += ["--flavor", flavor(cli, "small")]
+    argv += ["--flavor", flavor(cli, "gpu", **{"resources:VGPU": "1"})]
+    gpu, small = rows(cli, *argv)
+    (loss,) = gpu["Lost to"]
+    assert gpu["Flavor"] == "gpu"
+    assert gpu["Before"] == 2
+    assert gpu["After"] == 1
+    assert loss["trait"] == "OWNER_NOVA"
+    assert loss["on"] == "_owned_VGPU"
+    assert loss["hosts_lacking_only_this"] == 1
+    assert small["Flavor"] == "small"
+    assert small["Before"] == 9
+    assert small["After"] == 9
 
 
 def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_entries(
-    capsys: Capture, tmp_path: Path
+    cli: Cli,
 ) -> None:
+    unserved = {"trait:CUSTOM_NOBODY": "required"}
     path = images(
-        tmp_path,
+        cli,
         image("a", hw_vif_model="nosuch"),
-        image(
-            "b", hw_vif_model="virtio", **{"trait:CUSTOM_NOBODY": "required"}
-        ),
+        image("b", hw_vif_model="virtio", **unserved),
         {"ram": 1},
     )
-    assert main(["audit", "--images", path]) == 0
-    err = capsys.readouterr().err
+    _, err = cli.run("audit", "--images", path)
     assert "2 images, in 2 groups, on 11 hosts.\n" in err
     assert (
         "Become unschedulable: 0. Lose hosts: 1. Were unschedulable before:"
@@ -216,23 +172,11 @@ def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_en
     assert "Left out: 1: images[2]: this is a flavor, no image." in err
 
 
-def test_a_warning_about_a_flavor_comes_once(
-    capsys: Capture, tmp_path: Path
-) -> None:
-    path = images(tmp_path, *(image(str(number)) for number in range(5)))
-    assert (
-        main(
-            [
-                "audit",
-                "--images",
-                path,
-                "--flavor",
-                flavor(tmp_path, "bad", **{"resources:VGPU": "many"}),
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().err.count("resources:VGPU") == 1
+def test_a_warning_about_a_flavor_comes_once(cli: Cli) -> None:
+    path = images(cli, *(image(str(number)) for number in range(5)))
+    bad = flavor(cli, "bad", **{"resources:VGPU": "many"})
+    _, err = cli.run("audit", "--images", path, "--flavor", bad)
+    assert err.count("resources:VGPU") == 1
 
 
 class Terminal(io.StringIO):

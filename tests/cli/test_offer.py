@@ -11,7 +11,7 @@ import pytest
 
 from os_prefilter.vocabulary import HPET
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import Capture, placed
+from tests.support.commands import Capture, Cli, placed
 from tests.support.every_trait import marker_of
 
 FLEET = """
@@ -48,42 +48,29 @@ def hosts(tmp_path: Path) -> list[str]:
     ],
 )
 def test_offer_prints_the_requested_table_without_host_names(
-    arguments: list[str], says: str, hosts: list[str], capsys: Capture
+    arguments: list[str], says: str, hosts: list[str], cli: Cli
 ) -> None:
     """On the standard output, with nothing beside it."""
-    assert main(["offer", *hosts, *arguments]) == 0
-    out, err = capsys.readouterr()
+    out, err = cli.run("offer", *hosts, *arguments)
     assert says in out
     assert "kvm" not in out
     assert err.count("\n") == 1
 
 
 def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_for(
-    capsys: Capture, tmp_path: Path
+    cli: Cli,
 ) -> None:
-    config = placed(
-        tmp_path / "nova.conf", "[prefilter]\nenabled_filters = hpet,owner\n"
+    config = cli.place(
+        "nova.conf", "[prefilter]\nenabled_filters = hpet,owner\n"
     )
     hosts = {
         "a": {"traits": ["COMPUTE_NODE", marker_of(HPET)]},
         "b": {"traits": ["COMPUTE_NODE"]},
     }
-    fleet = placed(tmp_path / "fleet.json", {"hosts": hosts})
-    assert (
-        main(
-            [
-                "offer",
-                "--hosts",
-                fleet,
-                "--config-file",
-                config,
-                "--format",
-                "json",
-            ]
-        )
-        == 0
+    fleet = cli.place("fleet.json", {"hosts": hosts})
+    out, err = cli.run(
+        "offer", "--hosts", fleet, "--config-file", config, "--format", "json"
     )
-    out, err = capsys.readouterr()
     assert err.partition("\n")[2].startswith(
         "Filters that wait for compute nodes to report: hpet. "
     )
@@ -133,15 +120,14 @@ def test_templates_of_the_operator_are_offered(
 
 
 def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(
-    capsys: Capture, tmp_path: Path
+    cli: Cli,
 ) -> None:
     """And said: a fleet file without COMPUTE_NODE is the likely reason."""
-    fleet = placed(
-        tmp_path / "fleet.yaml",
+    fleet = cli.place(
+        "fleet.yaml",
         "hosts: {a: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}",
     )
-    assert main(["offer", "--hosts", fleet]) == 2
-    out, err = capsys.readouterr()
+    out, err = cli.run("offer", "--hosts", fleet, code=2)
     assert "No enabled host offers any" in out
     assert (
         err.partition("\n")[2]
@@ -150,16 +136,11 @@ def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(
     )
 
 
-def test_offer_states_when_the_snapshot_was_taken(
-    capsys: Capture, tmp_path: Path
-) -> None:
+def test_offer_states_when_the_snapshot_was_taken(cli: Cli) -> None:
     """In the document; on the standard error also how many providers changed
     while the fleet was read.
     """
     text = f"taken_at: '2026-11-21T18:00:00Z'\nchanged_while_read: 3{FLEET}"
-    assert (
-        main(["offer", "--hosts", placed(tmp_path / "fleet.yaml", text)]) == 0
-    )
-    out, err = capsys.readouterr()
+    out, err = cli.run("offer", "--hosts", cli.place("fleet.yaml", text))
     assert "As of 2026-11-21T18:00:00Z." in out
     assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err

@@ -16,7 +16,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.operators.readiness import find_unwanted
 from tests.conftest import conf_with
-from tests.support.commands import Capture, json_of, placed
+from tests.support.commands import Capture, Cli, placed
 from tests.support.every_trait import marker_of
 from tests.support.placements import lone_host, served
 from tests.support.reporting_fleets import wanted_by
@@ -50,21 +50,15 @@ def _conf(tmp_path: Path, *lines: str) -> str:
 
 
 def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(
-    fleet: str, capsys: Capture
+    fleet: str, cli: Cli
 ) -> None:
-    assert (
-        main(
-            [
-                "readiness",
-                "--hosts",
-                fleet,
-                "--filter",
-                "hpet,image_type,compute_status",
-            ]
-        )
-        == 0
+    out, err = cli.run(
+        "readiness",
+        "--hosts",
+        fleet,
+        "--filter",
+        "hpet,image_type,compute_status",
     )
-    out, err = capsys.readouterr()
     assert "old0, old1, old2 and 2 more" in out
     looked_at, _, told = err.partition("\n")
     assert looked_at == f"Hosts: 6 (6 resource providers) of {fleet}."
@@ -154,7 +148,7 @@ def test_fleet_without_compute_nodes_is_reported_with_exit_code_2(
 
 
 def test_a_filter_of_the_file_is_ready_where_hosts_reported_it_alone(
-    tmp_path: Path, capsys: Capture
+    tmp_path: Path, cli: Cli
 ) -> None:
     conf = _conf(
         tmp_path,
@@ -162,8 +156,7 @@ def test_a_filter_of_the_file_is_ready_where_hosts_reported_it_alone(
         "reported_traits = *",
     )
     fleet = _fleet(tmp_path, host=[marker_of(HPET)])
-    (line,) = json_of(
-        capsys,
+    (line,) = cli.json(
         "readiness",
         "--hosts",
         fleet,

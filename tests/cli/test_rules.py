@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import Capture, placed
+from tests.support.commands import Capture, Cli, placed
 from tests.support.rule_texts import rule, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
@@ -23,17 +23,14 @@ def conf(tmp_path: Path) -> str:
     )
 
 
-def test_warnings_are_shown_beside_the_table(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_warnings_are_shown_beside_the_table(tmp_path: Path, cli: Cli) -> None:
     path = write_rules(
         tmp_path / "r.yaml",
         rule("r", "{image_property: x, is: y}", ["CUSTOM_A"]),
     )
-    assert (
-        main(["rules", "check", str(path), "-f", "value", "-c", "Rule"]) == 0
+    out, err = cli.run(
+        "rules", "check", str(path), "-f", "value", "-c", "Rule"
     )
-    out, err = capsys.readouterr()
     assert out == "r\n"
     assert err.startswith(
         f"{path}:2: warning: the rule r never applies within Nova"
@@ -50,7 +47,7 @@ def test_missing_file_is_an_error(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_directory_without_files_of_rules_is_an_error(
-    tmp_path: Path, capsys: Capture
+    tmp_path: Path, cli: Cli
 ) -> None:
     """Nothing was checked: of several directories, one may be misspelt, or
     have files of another suffix.
@@ -60,8 +57,7 @@ def test_directory_without_files_of_rules_is_an_error(
     other.mkdir()
     write_rules(good / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"]))
     write_rules(other / "r.yaml.bak", rule("s", _WHEN, ["CUSTOM_A"]))
-    assert main(["rules", "check", str(good), str(other)]) == 1
-    out, err = capsys.readouterr()
+    out, err = cli.run("rules", "check", str(good), str(other), code=1)
     assert out == ""
     assert (
         err
@@ -71,22 +67,12 @@ def test_directory_without_files_of_rules_is_an_error(
 
 
 def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(
-    conf: str, tmp_path: Path, capsys: Capture
+    conf: str, tmp_path: Path, cli: Cli
 ) -> None:
     path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["a"]), "name: t")
-    assert (
-        main(
-            [
-                "explain",
-                "--config-file",
-                conf,
-                "--property",
-                "os_distro=windows",
-            ]
-        )
-        == 1
+    err = cli.error(
+        "explain", "--config-file", conf, "--property", "os_distro=windows"
     )
-    err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
     assert (
         f"[prefilter] rules_dirs: {path}:2: the rule r: require[0] is 'a'"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter_tools.cli.main import main
-from tests.support.commands import Capture, placed
+from tests.support.commands import Cli
 
 _CLOUDS = (
     "clouds:\n  ours:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n     "
@@ -54,11 +54,10 @@ def clouds_yaml(
 @_BROKEN
 @pytest.mark.parametrize("options", [[], _DEBUG], ids=["", "debug"])
 def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
-    text: str, options: list[str], clouds_yaml: Path, capsys: Capture
+    text: str, options: list[str], clouds_yaml: Path, cli: Cli
 ) -> None:
     clouds_yaml.write_bytes(text.encode("latin-1"))
-    assert main([*options, *_ASK_CLOUD]) == 1
-    out, error = capsys.readouterr()
+    out, error = cli.run(*options, *_ASK_CLOUD, code=1)
     assert "hunter2" not in out + error
     assert f"{clouds_yaml}: " in error
     assert "this is not YAML" in error
@@ -67,7 +66,7 @@ def test_broken_clouds_yaml_is_named_in_the_error_and_shows_no_password(
 
 
 def test_clouds_yaml_in_a_pipe_of_a_shell_is_read(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as file:
@@ -77,18 +76,16 @@ def test_clouds_yaml_in_a_pipe_of_a_shell_is_read(
         )
     with os.fdopen(reader):
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", f"/dev/fd/{reader}")
-        assert main([*_DEBUG, *_ASK_CLOUD]) == 1
-    assert "hunter2" not in capsys.readouterr().err
+        assert "hunter2" not in cli.error(*_DEBUG, *_ASK_CLOUD)
 
 
 def test_clouds_yaml_in_a_named_pipe_is_refused(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "clouds.yaml"
     os.mkfifo(path)
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
-    assert main(_ASK_CLOUD) == 1
-    assert "this is a named pipe" in capsys.readouterr().err
+    assert "this is a named pipe" in cli.error(*_ASK_CLOUD)
 
 
 @pytest.mark.parametrize("options", [[], _DEBUG], ids=["", "debug"])
@@ -99,8 +96,7 @@ def test_clouds_yaml_in_a_named_pipe_is_refused(
 def test_password_in_a_url_is_not_shown(
     password: str,
     options: list[str],
-    tmp_path: Path,
-    capsys: Capture,
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     auth = (
@@ -108,10 +104,9 @@ def test_password_in_a_url_is_not_shown(
         " password: b, project_name: c}"
     )
     text = f"clouds: {{ours: {{auth: {auth}}}}}\n"
-    path = placed(tmp_path / "clouds.yaml", text)
+    path = cli.place("clouds.yaml", text)
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", path)
-    assert main([*options, *_ASK_CLOUD]) == 1
-    out, error = capsys.readouterr()
+    out, error = cli.run(*options, *_ASK_CLOUD, code=1)
     assert "hunter2" not in out + error
     assert "secret@" not in out + error
 
@@ -149,12 +144,11 @@ _SHOW = "capabilities show"
     ids=["placement", "libvirt", "URI", "line"],
 )
 def test_debug_traceback_shows_no_password_of_nova_conf(
-    command: str, text: str, tmp_path: Path, capsys: Capture
+    command: str, text: str, cli: Cli
 ) -> None:
-    path = placed(tmp_path / "nova.conf", text)
+    path = cli.place("nova.conf", text)
     argv = [*command.split(), "--nova-conf", path]
-    assert main([*_DEBUG, *argv]) == 1
-    out, error = capsys.readouterr()
+    out, error = cli.run(*_DEBUG, *argv, code=1)
     assert "Traceback" in error
     assert "hunter2" not in out + error
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The metadata definitions have exactly the offered values, and nothing that
-Glance or Horizon could stumble over.
-"""
+"""Metadata definitions: the offered values, as Glance and Horizon take them."""
 
 import json
 from typing import Any
@@ -31,9 +29,9 @@ def _offer_of(fleet: Fleet) -> Offer:
 
 
 def _one(*values: Value, any_text: bool = False, name: str = "hw_a") -> Any:
-    return namespaces(Offer((Property(name, "", "", values, any_text),), 1))[
-        0
-    ]["properties"].get(name)
+    """Return the definition of one image property; None if it has none."""
+    each = Property(name, "", "", values, any_text)
+    return namespaces(Offer((each,), 1))[0]["properties"].get(name)
 
 
 def test_definitions_list_exactly_the_offered_values_of_the_example_fleet() -> (
@@ -50,45 +48,53 @@ def test_definitions_list_exactly_the_offered_values_of_the_example_fleet() -> (
             for value in each.values
             if value.status in (Status.OFFERED, Status.REQUIRES_NOTHING)
         ]
-        for namespace, name in (
-            (IMAGES, each.image_property),
-            (FLAVORS, each.extra_spec),
-        ):
-            if name and values:
-                wanted[namespace][name] = (
-                    [] if name == "accel:device_profile" else values
-                )
-    assert wanted == {
-        made["namespace"]: {
+        if values and each.image_property:
+            wanted[IMAGES][each.image_property] = values
+        if values and each.extra_spec:
+            wanted[FLAVORS][each.extra_spec] = values
+    # Any text is a device profile.
+    wanted[FLAVORS]["accel:device_profile"] = []
+    for made in namespaces(found):
+        listed = {
             key: each.get("enum", [])
             for key, each in made["properties"].items()
         }
-        for made in namespaces(found)
+        assert listed == wanted.pop(made["namespace"])
+    assert wanted == {}
+
+
+def test_example_fleet_has_values_of_each_status() -> None:
+    found = _offer_of(example_fleet())
+    statuses = {
+        value.status for each in found.properties for value in each.values
     }
-    assert {
-        status
-        for each in found.properties
-        for status in (value.status for value in each.values)
-    } == set(Status)
-    assert "disk_format" not in wanted[IMAGES]
+    assert statuses == set(Status)
+
+
+def test_disk_format_is_no_image_property() -> None:
+    images, _ = namespaces(_offer_of(example_fleet()))
+    assert "disk_format" not in images["properties"]
 
 
 def test_definitions_of_the_example_fleet_name_no_host_and_are_texts() -> None:
     fleet = example_fleet()
     found = namespaces(_offer_of(fleet))
     text = json.dumps(found)
-    names = {each.name for each in fleet.walk()} | {
-        trait for each in fleet.walk() for trait in each.traits
+    names = fleet.traits | {each.name for each in fleet.walk()}
+    kinds = {
+        each["type"] for made in found for each in made["properties"].values()
     }
     assert len(names) > 20
     assert not [name for name in names if name in text]
     # Horizon writes "null" for a checkbox that was not clicked.
-    assert {
-        each["type"] for made in found for each in made["properties"].values()
-    } == {"string"}
+    assert kinds == {"string"}
 
 
-@pytest.mark.parametrize("name", ["a/b", "\u00e4", "..", "a\n", "a" * 81])
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", "\u00e4", "..", "a\n", "a" * 81],
+    ids=["slash", "umlaut", "dots", "line break", "long"],
+)
 def test_property_whose_name_glance_cannot_address_is_left_out(
     name: str,
 ) -> None:
@@ -98,34 +104,39 @@ def test_property_whose_name_glance_cannot_address_is_left_out(
     assert _one(Value("a", Status.OFFERED), name=name) is None
 
 
-def test_values_have_their_reasons_as_description_and_any_text_has_no_list() -> (
-    None
-):
-    values = (
-        Value("true", Status.OFFERED),
-        Value("false", Status.REQUIRES_NOTHING, "it is always possible"),
-    )
-    described = {
+def test_values_have_their_reasons_as_description() -> None:
+    offered = Value("true", Status.OFFERED)
+    reason = "it is always possible"
+    assert _one(offered, Value("false", Status.REQUIRES_NOTHING, reason)) == {
+        "title": "hw_a",
+        "type": "string",
         "description": "false: it is always possible.",
         "enum": ["true", "false"],
     }
-    assert _one(*values) == {"title": "hw_a", "type": "string", **described}
-    assert _one(Value("any", Status.OFFERED), any_text=True) == {
-        "title": "hw_a",
-        "type": "string",
-    }
-    for status, any_text in (
+
+
+def test_any_text_has_no_list_of_values() -> None:
+    found = _one(Value("any", Status.OFFERED), any_text=True)
+    assert found == {"title": "hw_a", "type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("status", "any_text"),
+    [
         (Status.NOT_OFFERED, True),
         (Status.NOT_OFFERED, False),
         (Status.NOT_CHECKED, False),
-    ):
-        assert _one(Value("any", status), any_text=any_text) is None
+    ],
+    ids=["any text", "not offered", "not checked"],
+)
+def test_property_without_offered_values_has_no_definition(
+    status: Status, any_text: bool
+) -> None:
+    assert _one(Value("any", status), any_text=any_text) is None
 
 
 def test_namespace_without_values_has_no_resource_type() -> None:
     """It stays in Glance; Horizon looks for namespaces of a resource type."""
-    found = namespaces(Offer((), 1))
-    assert all(
-        (each["properties"], each["resource_type_associations"]) == ({}, [])
-        for each in found
-    )
+    for each in namespaces(Offer((), 1)):
+        assert each["properties"] == {}
+        assert each["resource_type_associations"] == []

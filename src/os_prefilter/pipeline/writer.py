@@ -91,10 +91,13 @@ def prepare(
             )
     _check(request, requirements, own_groups)
     before = request.extra_specs
-    preferred = {item.trait for item in preferences}
-    extra_specs = {
-        **regroup(respell_preferences(before, preferred), own_groups)
-    }
+    extra_specs = before
+    # Rare: for each request, it took most of the time of this function.
+    if preferences or own_groups:
+        preferred = {item.trait for item in preferences}
+        respelled = respell_preferences(before, preferred)
+        extra_specs = regroup(respelled, own_groups)
+    in_flavor: dict[str, str] = {}
     root_required: list[str] = []
     root_forbidden: list[str] = []
     in_groups: list[Requirement] = []
@@ -107,7 +110,9 @@ def prepare(
         else:
             suffix = "" if each.scope == UNSUFFIXED else each.scope
             value = "required" if each.required else "forbidden"
-            extra_specs[trait_key(each.trait, suffix)] = value
+            in_flavor[trait_key(each.trait, suffix)] = value
+    if in_flavor:
+        extra_specs = {**extra_specs, **in_flavor}
     return Additions(
         tuple(root_required),
         tuple(root_forbidden),

@@ -306,17 +306,6 @@ _EXTRA_FIELDS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def read_extra_field(request_spec: Any, name: str) -> Any:
-    """Return a field that is not in the view, such as ``project_id``.
-
-    Or ``flavor.name``.
-    """
-    if name in _EXTRA_FIELDS:
-        return _EXTRA_FIELDS[name](request_spec)
-    part, _, field = name.partition(".")
-    return _unchangeable(field_of(field_of(request_spec, part), field))
-
-
 # -- the view
 # -----------------------------------------------------------------------------
 
@@ -677,7 +666,10 @@ class Request:
                 f"it reads {name} of a request without"
                 f" @Declaration(reads=({name!r},))"
             )
-        return read_extra_field(self._spec, name)
+        if name in _EXTRA_FIELDS:
+            return _EXTRA_FIELDS[name](self._spec)
+        part, _, field = name.partition(".")
+        return _unchangeable(field_of(field_of(self._spec, part), field))
 
     # These are read late: a malformed trait is the error of the filter or the
     # query that needs it.

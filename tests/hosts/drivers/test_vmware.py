@@ -28,7 +28,6 @@ _OWNED = [
     if row.name in REPORTER.owns
     for value in row.values
 ]
-_BUSES = ("disk_bus", "cdrom_bus")
 
 
 def _can(row: str) -> set[str]:

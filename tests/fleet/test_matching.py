@@ -17,17 +17,20 @@ from tests.support.demands import oracle, random_demand, random_fleet
 from tests.support.fleets import emptied
 
 
-@pytest.mark.parametrize("ignore_usage", [False, True])
+@pytest.mark.parametrize("is_empty", [False, True], ids=["used", "empty"])
 @pytest.mark.parametrize("seed", range(times(3)))
 def test_hosts_meeting_each_part_of_a_demand_match_placement(
-    seed: int, ignore_usage: bool
+    seed: int, is_empty: bool
 ) -> None:
     """With usage, and as if all hosts were empty."""
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random, 5, flat=seed % 4 == 0)
-    with oracle(
-        Fleet(tuple(map(emptied, fleet.hosts))) if ignore_usage else fleet
-    ) as placement:
+    hosts = hosts_in(fleet)
+    in_placement = fleet
+    if is_empty:
+        hosts = [host.freed(fleet.resource_classes) for host in hosts]
+        in_placement = Fleet(tuple(map(emptied, fleet.hosts)))
+    with oracle(in_placement) as placement:
         for _ in range(3):
             demand = random_demand(random, fleet, flat=seed % 4 == 0)
             conditions = demand.conditions()
@@ -42,11 +45,7 @@ def test_hosts_meeting_each_part_of_a_demand_match_placement(
                 *random.sample(parts, min(8, len(parts))),
             ]:
                 part = demand.only(kept)
-                found = {
-                    host.name
-                    for host in hosts_in(fleet)
-                    if meets(host, part, ignore_usage=ignore_usage)
-                }
+                found = {host.name for host in hosts if meets(host, part)}
                 assert found == placement.meeting(demand, kept), (demand, kept)
 
 

@@ -94,7 +94,8 @@ def with_plenty(
     """
     named = frozenset(classes)
 
-    def fill(provider: Provider, *, is_root: bool = False) -> Provider:
+    def fill(root: Provider, provider: Provider) -> Provider:
+        is_root = provider is root
         if fleet.has_inventories:
             found = {
                 each
@@ -108,26 +109,19 @@ def with_plenty(
         return replace(provider, resources=dict.fromkeys(found, _PLENTY))
 
     for host in hosts_in(fleet):
-        own = (fill(host.root, is_root=True), *map(fill, host.own[1:]))
-        yield Host(own[0], own, tuple(map(fill, host.shared)), host.parents)
+        yield host.changed(partial(fill, host.root))
 
 
 class HostIndex:
     """The hosts of a fleet, by what they can take.
 
-    :param ignore_usage: treat each host as empty
     :param look: tells which hosts are of one kind; without it, each is of its
         own
     """
 
     def __init__(
-        self,
-        hosts: Iterable[Host],
-        *,
-        ignore_usage: bool = False,
-        look: "Look | None" = None,
+        self, hosts: Iterable[Host], look: "Look | None" = None
     ) -> None:
-        self._ignore_usage = ignore_usage
         self.hosts: list[Host] = []
         """Each host, or the first of its kind."""
         names: list[str] = []
@@ -135,9 +129,9 @@ class HostIndex:
         """The number of the first host of each host's kind."""
         first: dict[object, int] = {}
         for number, host in enumerate(hosts):
-            kind = (
-                first.setdefault(look.key_of(host), number) if look else number
-            )
+            kind = number
+            if look:
+                kind = first.setdefault(look.key_of(host), number)
             names.append(host.name)
             self._kinds.append(kind)
             self.hosts.append(host if kind == number else self.hosts[kind])
@@ -147,11 +141,10 @@ class HostIndex:
         """Resource class -> number of a host -> its providers of the class."""
         shared: dict[str, list[int]] = {}
         for number, host in enumerate(self.hosts):
-            for provider in (*host.own, *host.shared):
+            for provider in host.providers:
                 for name in provider.resources:
-                    self._offering.setdefault(name, {}).setdefault(
-                        number, []
-                    ).append(provider)
+                    of_class = self._offering.setdefault(name, {})
+                    of_class.setdefault(number, []).append(provider)
             for provider in host.shared:
                 shared.setdefault(provider.uuid, []).append(number)
         self._sharing = {
@@ -185,10 +178,8 @@ class HostIndex:
         classes = {
             item.names[0] for item in conditions if item.kind == RESOURCE
         }
-        return cls(
-            with_plenty(fleet, classes, any_size=any_size),
-            look=Look(conditions),
-        )
+        hosts = with_plenty(fleet, classes, any_size=any_size)
+        return cls(hosts, Look(conditions))
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:
@@ -235,18 +226,11 @@ class HostIndex:
 
     def without_shared_of(self, owner: int, hosts: int, demand: Demand) -> int:
         """Return the hosts that need nothing of what ``owner`` shares."""
-        for number in numbers_in(
-            hosts
-            & union(
-                self._sharing.get(each.uuid, 0)
-                for each in self.hosts[owner].own
-            )
-        ):
-            if not meets(
-                self.host_without(number, owner),
-                demand,
-                ignore_usage=self._ignore_usage,
-            ):
+        sharing = union(
+            self._sharing.get(each.uuid, 0) for each in self.hosts[owner].own
+        )
+        for number in numbers_in(hosts & sharing):
+            if not meets(self.host_without(number, owner), demand):
                 hosts &= ~(1 << number)
         return hosts
 
@@ -255,14 +239,10 @@ class HostIndex:
         host = self.hosts[number]
         if owner is None or not host.shared:
             return host
-        return replace(
-            host,
-            shared=tuple(
-                each
-                for each in host.shared
-                if self._trees.get(each.uuid) != owner
-            ),
+        shared = (
+            each for each in host.shared if self._trees.get(each.uuid) != owner
         )
+        return replace(host, shared=tuple(shared))
 
     # ------------------------------------------------------------------------
 
@@ -291,13 +271,10 @@ class HostIndex:
             if item.kind == RESOURCE:
                 among &= self._amounts_of(item.names[0]).find(item.amount)
         if trees := [item.names[0] for item in group if item.kind == TREE]:
-            return self._find_meeting(
-                among
-                & set_of(
-                    self._trees[each] for each in trees if each in self._trees
-                ),
-                group,
+            named = (
+                self._trees[each] for each in trees if each in self._trees
             )
+            return self._find_meeting(among & set_of(named), group)
         classes = frozenset(
             item.names[0] for item in group if item.kind == RESOURCE
         )
@@ -306,15 +283,13 @@ class HostIndex:
             return hosts | self._find_meeting(among & self._nested, group)
         view = self._view_of(classes, is_suffixed=is_suffixed)
         hosts = among & view.on_root & self._roots.find(group)
+        uncertain = view.by_choice
         if any(item.kind == AGGREGATE for item in group):
-            return hosts | self._find_meeting(
-                among & (view.elsewhere.all | view.by_choice), group
-            )
-        return (
-            hosts
-            | among & view.elsewhere.find(group)
-            | self._find_meeting(among & view.by_choice, group)
-        )
+            # A view has no aggregates of providers below the root.
+            uncertain |= view.elsewhere.all
+        else:
+            hosts |= among & view.elsewhere.find(group)
+        return hosts | self._find_meeting(among & uncertain, group)
 
     def _read_amounts(self, name: str) -> "_Amounts":
         offering = self._offering.get(name, {}).items()
@@ -323,7 +298,7 @@ class HostIndex:
             for number, some in offering
             for each in some
         )
-        return _Amounts(inventories, ignore_usage=self._ignore_usage)
+        return _Amounts(inventories)
 
     def _find_meeting(
         self, hosts: int, conditions: Iterable[Condition]
@@ -341,11 +316,7 @@ class HostIndex:
             for number in numbers:
                 kind = self._kinds[number]
                 if kind not in met:
-                    met[kind] = meets(
-                        self.hosts[kind],
-                        tried.demand,
-                        ignore_usage=self._ignore_usage,
-                    )
+                    met[kind] = meets(self.hosts[kind], tried.demand)
             tried.hosts |= new
             tried.meeting |= set_of(
                 number for number in numbers if met[self._kinds[number]]
@@ -435,36 +406,25 @@ class _View:
 class _Amounts:
     """The hosts by the largest amount that one provider can give."""
 
-    def __init__(
-        self,
-        inventories: Iterable[tuple[int, Inventory]],
-        *,
-        ignore_usage: bool,
-    ) -> None:
+    def __init__(self, inventories: Iterable[tuple[int, Inventory]]) -> None:
         self._by_unit: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """``min_unit`` and ``step_size`` -> the largest amounts, by host.
 
         Sorted by amount.
         """
         for number, each in inventories:
-            largest = min(
-                free_in(each, ignore_usage=ignore_usage), each.max_unit
-            )
-            self._by_unit.setdefault(
-                (each.min_unit, each.step_size), []
-            ).append((largest, number))
+            largest = min(free_in(each), each.max_unit)
+            units = each.min_unit, each.step_size
+            self._by_unit.setdefault(units, []).append((largest, number))
         self._from: dict[tuple[int, int], list[int]] = {}
         """The same -> for each 64th amount, the hosts from there on."""
         for key, ranks in self._by_unit.items():
             ranks.sort()
             found = [0]
-            for start in range((len(ranks) - 1) // _STEP * _STEP, -1, -_STEP):
-                found.append(
-                    found[-1]
-                    | set_of(
-                        number for _, number in ranks[start : start + _STEP]
-                    )
-                )
+            for start in reversed(range(0, len(ranks), _STEP)):
+                step = ranks[start : start + _STEP]
+                hosts = set_of(number for _, number in step)
+                found.append(found[-1] | hosts)
             self._from[key] = found[::-1]
         self.find = lru_cache(_MOST_KEPT)(self._find)
 
@@ -487,10 +447,7 @@ class Look:
     Hosts with equal views meet the same conditions, alone and together.
     """
 
-    def __init__(
-        self, conditions: Collection[Condition], *, ignore_usage: bool = False
-    ) -> None:
-        self._ignore_usage = ignore_usage
+    def __init__(self, conditions: Collection[Condition]) -> None:
         self._names = frozenset(
             name
             for item in conditions
@@ -501,9 +458,8 @@ class Look:
         for item in conditions:
             if item.kind == RESOURCE:
                 # Equal groups are one condition.
-                amounts.setdefault(item.names[0], []).extend(
-                    [item.amount] * len(item.scope.split(","))
-                )
+                for _ in item.scope.split(","):
+                    amounts.setdefault(item.names[0], []).append(item.amount)
         self._amounts = {
             name: (sorted(set(each)), sum(each))
             for name, each in amounts.items()
@@ -523,52 +479,41 @@ class Look:
         if len(host.own) == 1 and not host.shared:
             return root
         if self._by_place:
-            every = (*host.own, *host.shared)
-            number = {
-                provider.uuid: index for index, provider in enumerate(every)
-            }
-            places = [
-                (self._of(each), number.get(host.parents.get(each.uuid, "")))
-                for each in every
-            ]
+            every = host.providers
+            numbers = {each.uuid: index for index, each in enumerate(every)}
+            places = []
+            for each in every:
+                parent = host.parents.get(each.uuid, "")
+                places.append((self._of(each), numbers.get(parent)))
             return len(host.own), tuple(places)
         trees = self._names.intersection(each.uuid for each in host.own)
         return root, self._count(host.own[1:]), self._count(host.shared), trees
 
     def _count(self, providers: Iterable[Provider]) -> object:
         looks = map(self._of, providers)
-        return frozenset(
-            Counter(
-                look for look in looks if self._any_provider or look[-1]
-            ).items()
+        counts = Counter(
+            look for look in looks if self._any_provider or look[-1]
         )
+        return frozenset(counts.items())
 
     def _of(self, provider: Provider) -> tuple[object, ...]:
-        return (
-            provider.traits & self._names,
-            self._names.intersection((provider.uuid, *provider.aggregates)),
-            tuple(
-                self._amount(name, provider.resources[name])
-                for name in self._amounts
-                if name in provider.resources
-            ),
+        places = self._names.intersection(
+            (provider.uuid, *provider.aggregates)
         )
+        amounts = tuple(
+            self._amount(name, provider.resources[name])
+            for name in self._amounts
+            if name in provider.resources
+        )
+        return provider.traits & self._names, places, amounts
 
     def _amount(self, name: str, inventory: Inventory) -> tuple[object, ...]:
         """Return the amounts an inventory gives, and the most for several."""
         amounts, total = self._amounts[name]
         fitting = tuple(
-            amount
-            for amount in amounts
-            if fits(inventory, amount, ignore_usage=self._ignore_usage)
+            amount for amount in amounts if fits(inventory, amount)
         )
-        together = (
-            min(
-                free_in(inventory, ignore_usage=self._ignore_usage),
-                inventory.max_unit,
-                total,
-            )
-            if fitting
-            else 0
-        )
+        together = 0
+        if fitting:
+            together = min(free_in(inventory), inventory.max_unit, total)
         return name, fitting, together

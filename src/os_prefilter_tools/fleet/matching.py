@@ -11,8 +11,8 @@ with a real Placement.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import os_traits
@@ -36,18 +36,44 @@ _Option = tuple[Provider, Mapping[str, int]]
 class Host:
     """A host for instances, with all providers that may serve them."""
 
-    root: Provider
     own: tuple[Provider, ...]
-    """Its tree, parents first."""
+    """Its tree, the root first."""
     shared: tuple[Provider, ...]
     """Providers of other trees that share with an aggregate of this one."""
     parents: Mapping[str, str]
     """UUID of a provider -> that of its parent; roots have none."""
 
     @property
+    def root(self) -> Provider:
+        """The root provider of its tree."""
+        return self.own[0]
+
+    @property
     def name(self) -> str:
         """The name of the root provider."""
         return self.root.name
+
+    @property
+    def providers(self) -> tuple[Provider, ...]:
+        """All providers that may serve its instances, its own first."""
+        return self.own + self.shared
+
+    def changed(self, change: Callable[[Provider], Provider]) -> "Host":
+        """Return the host with each provider changed by a function."""
+        own, shared = map(change, self.own), map(change, self.shared)
+        return replace(self, own=tuple(own), shared=tuple(shared))
+
+    def freed(self, names: Container[str]) -> "Host":
+        """Return the host as if none of these resource classes was used."""
+
+        def free(provider: Provider) -> Provider:
+            resources = {
+                name: replace(each, used=0) if name in names else each
+                for name, each in provider.resources.items()
+            }
+            return replace(provider, resources=resources)
+
+        return self.changed(free)
 
     @cached_property
     def equality_numbers(self) -> Mapping[str, int]:
@@ -55,19 +81,17 @@ class Host:
 
         They may differ in name and place.
         """
-        numbers: dict[object, int] = {}
-        return {
-            each.uuid: numbers.setdefault(
-                (
-                    number < len(self.own),
-                    each.traits,
-                    frozenset(each.resources.items()),
-                    frozenset(each.aggregates),
-                ),
-                len(numbers),
+        keys: dict[object, int] = {}
+        numbers = {}
+        for index, each in enumerate(self.providers):
+            key = (
+                index < len(self.own),
+                each.traits,
+                frozenset(each.resources.items()),
+                frozenset(each.aggregates),
             )
-            for number, each in enumerate((*self.own, *self.shared))
-        }
+            numbers[each.uuid] = keys.setdefault(key, len(keys))
+        return numbers
 
 
 class Work:
@@ -106,39 +130,25 @@ def hosts_in(fleet: Fleet) -> list[Host]:
     hosts = []
     for root in fleet.instance_hosts:
         own = tuple(root.walk())
-        mine = {provider.uuid for provider in own} if sharing else set()
-        aggregates = (
-            dict.fromkeys(
-                name for provider in own for name in provider.aggregates
-            )
-            if sharing
-            else ()
-        )
         shared = {
             each.uuid: each
-            for name in aggregates
+            for provider in own
+            for name in provider.aggregates
             for each in sharing.get(name, ())
-            if each.uuid not in mine
         }
-        hosts.append(Host(root, own, tuple(shared.values()), parents))
+        for provider in own:
+            shared.pop(provider.uuid, None)
+        hosts.append(Host(own, tuple(shared.values()), parents))
     return hosts
 
 
-def meets(
-    host: Host,
-    demand: Demand,
-    *,
-    ignore_usage: bool = False,
-    work: Work | None = None,
-) -> bool:
+def meets(host: Host, demand: Demand, work: Work | None = None) -> bool:
     """Return whether a host meets a demand, also by shared providers.
 
     :param work: counts the steps of the search, and keeps the options of the
         host between calls
     """
-    return _ProviderSearch(
-        host, demand, work or Work(), ignore_usage=ignore_usage
-    ).succeeds()
+    return _ProviderSearch(host, demand, work or Work()).succeeds()
 
 
 def allocate(
@@ -149,22 +159,18 @@ def allocate(
     :return: UUID of a provider -> resource class -> amount
     """
     search = _ProviderSearch(host, demand, Work())
+    if not search.succeeds():
+        return None
     # What was tried and given back is still there, with 0.
-    return (
-        {uuid: +taken for uuid, taken in search.taken.items() if +taken}
-        if search.succeeds()
-        else None
-    )
+    return {uuid: +taken for uuid, taken in search.taken.items() if +taken}
 
 
-def fits(
-    inventory: Inventory, amount: int, *, ignore_usage: bool = False
-) -> bool:
+def fits(inventory: Inventory, amount: int) -> bool:
     """Return whether an inventory can give one allocation of that amount."""
-    used = 0 if ignore_usage else inventory.used
+    # Placement compares with the product itself, which need not be whole.
+    usable = inventory.total - inventory.reserved
     return (
-        used + amount
-        <= (inventory.total - inventory.reserved) * inventory.allocation_ratio
+        inventory.used + amount <= usable * inventory.allocation_ratio
         and inventory.min_unit <= amount <= inventory.max_unit
         and amount % inventory.step_size == 0
     )
@@ -177,28 +183,20 @@ def capacity_of(inventory: Inventory) -> int:
     )
 
 
-def free_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
+def free_in(inventory: Inventory) -> int:
     """Return how much is free for several groups together.
 
     Below 0 where the inventory is overcommitted.
     """
-    return capacity_of(inventory) - (0 if ignore_usage else inventory.used)
+    return capacity_of(inventory) - inventory.used
 
 
 class _ProviderSearch:
     """Assigns a provider to each resource, group by group, and backtracks."""
 
-    def __init__(
-        self,
-        host: Host,
-        demand: Demand,
-        work: Work,
-        *,
-        ignore_usage: bool = False,
-    ) -> None:
+    def __init__(self, host: Host, demand: Demand, work: Work) -> None:
         self._host = host
         self._demand = demand
-        self._ignore_usage = ignore_usage
         self._work = work
         self._most = work.steps + _MOST_STEPS
         self.taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -301,11 +299,7 @@ class _ProviderSearch:
     def _serve_by_any(self, index: int) -> bool:
         """Return whether that works with any option for the group."""
         suffix, options = self._suffixed[index]
-        excluded = (
-            frozenset(self._serving.values())
-            if self._demand.isolate
-            else frozenset()
-        )
+        excluded = self._isolated()
         tried = set()
         for provider, resources in options:
             # Of providers of the same kind that are used equally, one is
@@ -323,6 +317,11 @@ class _ProviderSearch:
                 self.taken[provider.uuid].subtract(resources)
         return False
 
+    def _isolated(self) -> frozenset[str]:
+        """Return the providers that no other suffixed group may use."""
+        serving = self._serving.values() if self._demand.isolate else ()
+        return frozenset(serving)
+
     def _as_used(self, uuid: str) -> object:
         """Return a key that is equal for interchangeable providers.
 
@@ -330,11 +329,9 @@ class _ProviderSearch:
         """
         kind = uuid if self._by_name else self._host.equality_numbers[uuid]
         taken = self.taken.get(uuid)
-        return (
-            (kind, *(taken.get(name, 0) for name in self._classes))
-            if taken
-            else kind
-        )
+        if not taken:
+            return kind
+        return kind, *(taken.get(name, 0) for name in self._classes)
 
     def _state(self) -> object:
         """Return what decides about the remaining groups."""
@@ -342,20 +339,14 @@ class _ProviderSearch:
             uuid for uuid, taken in self.taken.items() if any(taken.values())
         ]
         if self._by_name:
-            return frozenset(self._serving.items()), frozenset(
-                map(self._as_used, touched)
-            )
-        isolated = (
-            frozenset(self._serving.values())
-            if self._demand.isolate
-            else frozenset()
+            used = frozenset(map(self._as_used, touched))
+            return frozenset(self._serving.items()), used
+        isolated = self._isolated()
+        counts = Counter(
+            (uuid in isolated, self._as_used(uuid))
+            for uuid in isolated.union(touched)
         )
-        return frozenset(
-            Counter(
-                (uuid in isolated, self._as_used(uuid))
-                for uuid in isolated.union(touched)
-            ).items()
-        )
+        return frozenset(counts.items())
 
     # -- the unsuffixed group
     # -------------------------------------------------------------------------
@@ -369,17 +360,12 @@ class _ProviderSearch:
         for number, provider in enumerate(self._reachable(group)):
             # An aggregate of the root is one of its tree; of shared providers,
             # it only excludes.
-            spanned = frozenset(
-                (*provider.aggregates, *self._host.root.aggregates)
-            )
-            counting = (
-                spanned
-                if number < len(self._host.own)
-                else frozenset(provider.aggregates)
-            )
-            if _suits(provider, group, counting) and spanned.isdisjoint(
-                group.forbidden_aggregates
-            ):
+            counting = frozenset(provider.aggregates)
+            spanned = counting.union(self._host.root.aggregates)
+            if number < len(self._host.own):
+                counting = spanned
+            is_forbidden = not spanned.isdisjoint(group.forbidden_aggregates)
+            if _suits(provider, group, counting) and not is_forbidden:
                 allowed.append(provider)
         needed = [
             (name, amount, True) for name, amount in group.resources.items()
@@ -396,9 +382,7 @@ class _ProviderSearch:
             return False
         if not (needed or optional):
             # Without resources, any provider may have the traits.
-            return bool(allowed) and group.required_traits <= traits_of(
-                allowed
-            )
+            return _have_traits(allowed, group)
         return self._place([*needed, *optional], allowed, [])
 
     def _place(
@@ -412,9 +396,7 @@ class _ProviderSearch:
         if self._is_spent():
             return False
         if not left:
-            return bool(chosen) and self._demand.groups[
-                ""
-            ].required_traits <= traits_of(chosen)
+            return _have_traits(chosen, self._demand.groups[""])
         (name, amount, needed), *rest = left
         seen = set()
         for provider in allowed:
@@ -431,19 +413,14 @@ class _ProviderSearch:
 
     def _reachable(self, group: RequestGroup) -> tuple[Provider, ...]:
         if not group.in_tree:
-            return self._host.own + self._host.shared
-        return (
-            self._host.own
-            if any(group.in_tree == each.uuid for each in self._host.own)
-            else ()
-        )
+            return self._host.providers
+        own = self._host.own
+        return own if any(group.in_tree == each.uuid for each in own) else ()
 
     def _fits(self, provider: Provider, name: str, amount: int) -> bool:
         """Return whether a provider has that much, with nothing taken yet."""
         inventory = provider.resources.get(name)
-        return inventory is not None and fits(
-            inventory, amount, ignore_usage=self._ignore_usage
-        )
+        return inventory is not None and fits(inventory, amount)
 
     def _take(self, provider: Provider, resources: Mapping[str, int]) -> bool:
         """Take all resources from a provider, or none.
@@ -458,10 +435,8 @@ class _ProviderSearch:
                 # Several groups together stay within the inventory; step_size
                 # applies to each alone.
                 inventory = provider.resources[name]
-                if before + amount > min(
-                    free_in(inventory, ignore_usage=self._ignore_usage),
-                    inventory.max_unit,
-                ):
+                most = min(free_in(inventory), inventory.max_unit)
+                if before + amount > most:
                     return False
         taken.update(resources)
         return True
@@ -499,6 +474,10 @@ def _suits(
         and not any(aggregates.isdisjoint(each) for each in group.aggregates)
         and aggregates.isdisjoint(group.forbidden_aggregates)
     )
+
+
+def _have_traits(providers: list[Provider], group: RequestGroup) -> bool:
+    return bool(providers) and group.required_traits <= traits_of(providers)
 
 
 def traits_of(providers: Iterable[Provider]) -> frozenset[str]:

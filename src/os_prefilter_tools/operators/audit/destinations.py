@@ -169,7 +169,8 @@ class Destinations:
 
     @cached_property
     def _if_empty(self) -> HostIndex:
-        return HostIndex(hosts_in(self.fleet), ignore_usage=True)
+        classes = self.fleet.resource_classes
+        return HostIndex(host.freed(classes) for host in self.index.hosts)
 
     def judge(self, server: Server) -> JudgedServer:
         """Return the demand of a server after the filters, with its hosts.

@@ -224,7 +224,9 @@ def _analyse(
     """Add the results for each requirement and each host."""
     hosts, demand = hosts_in(fleet), demand_of(sources.query).merge_equal()
     now = Shortfalls(hosts, demand, progress=progress)
-    empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
+    classes = fleet.resource_classes
+    emptied = (host.freed(classes) for host in hosts)
+    empty = Shortfalls(emptied, demand, "empty hosts", progress)
     numbers = {item: number for number, item in enumerate(now.conditions, 1)}
     return replace(
         diagnosis,

@@ -167,9 +167,7 @@ def findings(
         answered
     """
     reasons = {item: sources.reason(item) for item in now.conditions}
-    providers = {
-        each.uuid: each for host in hosts for each in (*host.own, *host.shared)
-    }
+    providers = {each.uuid: each for host in hosts for each in host.providers}
     offered = frozenset().union(
         *(each.traits | each.resources.keys() for each in providers.values())
     )
@@ -328,7 +326,7 @@ def _bare_metal(
     ]
     offered = []
     for host in hosts:
-        providers = (*host.own, *host.shared)
+        providers = host.providers
         offered.append(
             set[str]().union(*(each.resources for each in providers))
         )
@@ -428,7 +426,7 @@ def describe_instead(host: Host, item: Condition) -> str:
         name = item.names[0]
         rooms = Counter(
             _describe_free(each.resources[name])
-            for each in (*host.own, *host.shared)
+            for each in host.providers
             if name in each.resources
         )
         return (
@@ -439,9 +437,7 @@ def describe_instead(host: Host, item: Condition) -> str:
             or f"no {name}"
         )
     if item.kind == TRAIT:
-        providers = (
-            (host.root,) if item.scope == ROOT else (*host.own, *host.shared)
-        )
+        providers = (host.root,) if item.scope == ROOT else host.providers
         having = [
             each.name
             for each in providers

@@ -32,7 +32,6 @@ from os_prefilter_tools.fleet.demand import (
 )
 from os_prefilter_tools.fleet.host_index import Look
 from os_prefilter_tools.fleet.matching import Host, Work, meets
-from os_prefilter_tools.fleet.model import Provider
 from os_prefilter_tools.operators.diagnose.smallest_sets import (
     SmallestSets,
     one_unmet,
@@ -68,7 +67,7 @@ class _EqualHosts:
 class Shortfalls:
     """The requirements of a demand that the hosts of a fleet fail.
 
-    :param ignore_usage: treat each host as empty
+    :param what: the hosts, for the progress
     :param progress: called with the current stage, how many are done, and how
         many there are
     """
@@ -77,8 +76,7 @@ class Shortfalls:
         self,
         hosts: Iterable[Host],
         demand: Demand,
-        *,
-        ignore_usage: bool = False,
+        what: str = "hosts",
         progress: Progress = no_progress,
     ) -> None:
         self.conditions = demand.conditions()
@@ -91,25 +89,22 @@ class Shortfalls:
                 item for item in conditions if item.kind != RESOURCE
             ]
         """The conditions of each group without its resources."""
-        self._ignore_usage = ignore_usage
         self._progress = progress
         self._work = Work()
         self._parts: dict[Conditions, tuple[Demand, Conditions]] = {}
         self._last: Host | None = None
         self._met_if_free: Conditions = frozenset()
         """The conditions that the last host meets if all of it is free."""
-        look = Look(self.conditions, ignore_usage=ignore_usage)
-        by_look: dict[object, list[Host]] = {}
+        look = Look(self.conditions)
+        by_look: dict[object, tuple[Host, list[str]]] = {}
         for host in hosts:
-            by_look.setdefault(look.key_of(host), []).append(host)
+            # Of equal hosts, only the first is kept.
+            _, names = by_look.setdefault(look.key_of(host), (host, []))
+            names.append(host.name)
         self._equal_hosts = []
-        for number, members in enumerate(by_look.values(), 1):
-            self._equal_hosts.append(self._examine(members))
-            progress(
-                "groups of empty hosts" if ignore_usage else "groups of hosts",
-                number,
-                len(by_look),
-            )
+        for number, equal in enumerate(by_look.values(), 1):
+            self._equal_hosts.append(self._examine(*equal))
+            progress(f"groups of {what}", number, len(by_look))
 
     # -- numbers
     # -------------------------------------------------------------------------
@@ -229,17 +224,15 @@ class Shortfalls:
 
     # ------------------------------------------------------------------------
 
-    def _examine(self, hosts: Sequence[Host]) -> _EqualHosts:
-        is_candidate = self._suffices(hosts[0], frozenset())
+    def _examine(self, host: Host, names: list[str]) -> _EqualHosts:
+        is_candidate = self._suffices(host, frozenset())
         lacks = frozenset(
             item
             for item in self.conditions
             if not is_candidate
-            and not self._suffices(hosts[0], self._everything - {item})
+            and not self._suffices(host, self._everything - {item})
         )
-        return _EqualHosts(
-            hosts[0], [each.name for each in hosts], lacks, is_candidate
-        )
+        return _EqualHosts(host, names, lacks, is_candidate)
 
     def _suffices(self, host: Host, left_out: Conditions) -> bool:
         """Return whether a host is a candidate without these conditions.
@@ -260,13 +253,9 @@ class Shortfalls:
     def _is_met(self, host: Host, demand: Demand) -> bool:
         if host is not self._last:
             self._work.options.clear()
-            self._last, self._met_if_free = (
-                host,
-                self._find_met_if_free(host),
-            )
-        return meets(
-            host, demand, ignore_usage=self._ignore_usage, work=self._work
-        )
+            self._last = host
+            self._met_if_free = self._find_met_if_free(host)
+        return meets(host, demand, self._work)
 
     def _find_met_if_free(self, host: Host) -> Conditions:
         """Return the groups' conditions that one of their providers meets.
@@ -408,7 +397,7 @@ def _smallest_to_free(
 ) -> list[frozenset[str]]:
     used = {
         name
-        for each in (*host.own, *host.shared)
+        for each in host.providers
         for name, inventory in each.resources.items()
         if inventory.used and name in asked
     }
@@ -419,25 +408,11 @@ def _smallest_to_free(
         for names in map(frozenset, combinations(sorted(used), size)):
             # Its options are those of a host.
             work.options.clear()
-            if not any(each <= names for each in found) and meets(
-                _freed(host, names), demand, work=work
-            ):
+            if any(each <= names for each in found):
+                continue
+            if meets(host.freed(names), demand, work):
                 found.append(names)
     return found
-
-
-def _freed(host: Host, names: frozenset[str]) -> Host:
-    """Return a host of which no resource of these classes is used."""
-
-    def freed(provider: Provider) -> Provider:
-        resources = {
-            name: replace(inventory, used=0) if name in names else inventory
-            for name, inventory in provider.resources.items()
-        }
-        return replace(provider, resources=resources)
-
-    own = tuple(map(freed, host.own))
-    return Host(own[0], own, tuple(map(freed, host.shared)), host.parents)
 
 
 def _count_hosts(groups: Iterable[_EqualHosts]) -> int:

@@ -165,7 +165,7 @@ def test_bar_shows_the_share_of_each_verdict() -> None:
 def test_bar_shows_a_verdict_of_one_image_among_many() -> None:
     images = [Image({}, None), *_IMAGES[20:21]]
     found = audit_images(images, example_fleet(), _CHANGE)
-    found.lines[-1].images = 10_000
+    found.lines[-1].names *= 10_000
     page = _LXML.document_fromstring(image_page(found, []).encode())
     (bar,) = page.xpath("//*[@class='bar']")
     widths = [float(each.get("width")) for each in bar]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from logging import Formatter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -46,7 +46,7 @@ from os_prefilter_agent.cli.host import (
     builder_of,
     node_of,
 )
-from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_agent.cli.program import PasswordMaskingFormatter
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class ShowCapabilities(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(self, parser)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         asked = values_of(HostArguments, parsed_args)
         if asked.alone and asked.driver != "libvirt":
             raise DocumentError(
@@ -224,9 +222,7 @@ class ReportCapabilities(Listing):
             self._watch(values_of(ReportArguments, parsed_args))
         return 0
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         asked = values_of(ReportArguments, parsed_args)
         if asked.asks_ironic(self.context):
             changes = _report_on_node(asked, self.context)

@@ -7,7 +7,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -25,6 +25,9 @@ else:
     # cliff 4.9 made it generic.
     _Column = FormattableColumn
 
+Rows: TypeAlias = tuple[tuple[str, ...], list[Any]]
+"""The names of the columns, and the rows."""
+
 
 class Cell(_Column):
     """A cell with a value for JSON and YAML, and text for other formats.
@@ -35,6 +38,7 @@ class Cell(_Column):
 
     def __init__(self, value: Any, text: str, line: str) -> None:
         super().__init__(value)
+        self.value = value
         self.text = text
         self.line = line
 
@@ -42,7 +46,7 @@ class Cell(_Column):
         return self.text
 
     def machine_readable(self) -> Any:
-        return self._value
+        return self.value
 
 
 class Listing(CloudCommand, Lister):
@@ -63,7 +67,7 @@ class Listing(CloudCommand, Lister):
         if name == "table":
             self.formatter = Table()
         elif name in ("csv", "value"):
-            data = [list(map(_line_of, row)) for row in data]
+            data = [_cells(row, "line") for row in data]
         elif name in ("json", "yaml") and self.about is not None:
             self.formatter = _Document(self.about)
         return int(
@@ -88,8 +92,8 @@ class _Document(JSONFormatter):
         """Print the object as JSON or YAML."""
         lines = []
         for row in data:
-            values = map(_value_of, row)
-            lines.append(dict(zip(column_names, values, strict=True)))
+            cells = _cells(row, "value")
+            lines.append(dict(zip(column_names, cells, strict=True)))
         document = {**self._about, "lines": lines}
         if parsed_args.formatter == "json":
             indent = None if parsed_args.noindent else 2
@@ -114,7 +118,7 @@ class Table(TableFormatter):
         parsed_args: Any,
     ) -> None:
         """Print the rows, no wider than the terminal or ``--max-width``."""
-        rows = [list(map(_text_of, row)) for row in data]
+        rows = [_cells(row, "text") for row in data]
         width = parsed_args.max_width
         if width < 1 and (parsed_args.fit_width or sys.stdout.isatty()):
             width = terminal_width() or 0
@@ -137,16 +141,11 @@ class Table(TableFormatter):
                 stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
 
 
-def _value_of(cell: Any) -> Any:
-    return cell.machine_readable() if isinstance(cell, Cell) else cell
-
-
-def _text_of(cell: Any) -> Any:
-    return cell.text if isinstance(cell, Cell) else cell
-
-
-def _line_of(cell: Any) -> Any:
-    return cell.line if isinstance(cell, Cell) else cell
+def _cells(row: Iterable[Any], part: str) -> list[Any]:
+    """Return one part of each cell that is a :class:`Cell`."""
+    return [
+        getattr(each, part) if isinstance(each, Cell) else each for each in row
+    ]
 
 
 def _width(text: str) -> int:

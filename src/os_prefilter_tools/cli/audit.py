@@ -11,14 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
 
 from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
 from os_prefilter_agent.cli.context import values_of
 from os_prefilter_agent.cli.deadline import UntilStopped
-from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_agent.cli.output import check_output, write_output
 from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli import audit_rows
@@ -42,8 +41,6 @@ from os_prefilter_tools.operators.audit.server_audit import (
     audit_servers,
 )
 
-_Table = tuple[tuple[str, ...], list[Any]]
-
 
 class AuditFilters(Listing):
     """Show the hosts of each image or server, and why others are excluded.
@@ -54,7 +51,7 @@ class AuditFilters(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_audit_arguments(self, parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> _Table:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         asked = values_of(AuditArguments, parsed_args)
         asked.check(self.context)
         check_output(asked.html, force=asked.force)
@@ -65,7 +62,7 @@ class AuditFilters(Listing):
             else self._servers(asked, is_csv=is_csv)
         )
 
-    def _images(self, asked: AuditArguments, *, is_csv: bool) -> _Table:
+    def _images(self, asked: AuditArguments, *, is_csv: bool) -> Rows:
         left_out = LeftOut()
         with self.context.progress() as progress, _each_warning_once():
             fleet = asked.fleet(
@@ -114,7 +111,7 @@ class AuditFilters(Listing):
         self._finish(asked, lines, left_out, partial(image_page, found))
         return audit_rows.image_rows(found, only=asked.only, is_csv=is_csv)
 
-    def _servers(self, asked: AuditArguments, *, is_csv: bool) -> _Table:
+    def _servers(self, asked: AuditArguments, *, is_csv: bool) -> Rows:
         left_out = LeftOut()
         with self.context.progress() as progress, _each_warning_once():
             fleet = asked.fleet(self.context)

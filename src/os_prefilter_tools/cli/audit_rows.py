@@ -14,7 +14,7 @@ from os_prefilter.common.quoting import (
     shorten,
 )
 from os_prefilter.request.query import BY_REQUEST
-from os_prefilter_agent.cli.listing import Cell
+from os_prefilter_agent.cli.listing import Cell, Rows
 from os_prefilter_tools.operators.audit import image_audit, server_audit
 from os_prefilter_tools.operators.audit.destinations import ServerRequirement
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
@@ -88,7 +88,7 @@ def format_loss(loss: image_audit.Loss) -> str:
 
 def image_rows(
     found: image_audit.Audit, *, only: str | None, is_csv: bool
-) -> tuple[tuple[str, ...], list[Any]]:
+) -> Rows:
     """Return the columns and rows of the listing.
 
     :param only: ``changed``, ``unschedulable``, or None for all
@@ -110,9 +110,7 @@ def _image_row(
 ) -> tuple[Any, ...]:
     escape = escape_formula if is_csv else str
     names = list(line.names)
-    images = Cell(
-        names, _first_names(names, line.images), escape("; ".join(names))
-    )
+    images = Cell(names, _first_names(names), escape("; ".join(names)))
     sets = [line.before, line.after]
     if is_waiting:
         sets.insert(1, line.waiting)
@@ -132,7 +130,7 @@ def _image_row(
     ]
     return (
         images,
-        line.images,
+        len(names),
         escape(line.flavor),
         *(each.bit_count() for each in sets),
         verdict,
@@ -140,10 +138,9 @@ def _image_row(
     )
 
 
-def _first_names(names: Sequence[str], count: int) -> str:
-    """Return the first names, one a line, and how many more there are."""
+def _first_names(names: Sequence[str]) -> str:
     first = [cut(name) for name in names[:_MOST_NAMES]]
-    return "\n".join(shorten(first, _MOST_NAMES, count))
+    return "\n".join(shorten(first, _MOST_NAMES, len(names)))
 
 
 def image_document(
@@ -215,7 +212,7 @@ def _counted(texts: Iterable[tuple[str, int]], what: str) -> list[str]:
 
 def server_rows(
     found: server_audit.ServerAudit, *, only_stranded: bool, is_csv: bool
-) -> tuple[tuple[str, ...], list[Any]]:
+) -> Rows:
     """Return the columns and rows of the listing."""
     columns = ["Host", "Project", "Servers", "Count", "Now", "If died"]
     if found.drained:
@@ -238,7 +235,7 @@ def _server_row(
     names = [server.name or server.id for server in line.servers]
     servers = Cell(
         [server._asdict() for server in line.servers],
-        _first_names(names, len(names)),
+        _first_names(names),
         escape("; ".join(map(format_name, line.servers))),
     )
     sets = [line.now, line.if_died]

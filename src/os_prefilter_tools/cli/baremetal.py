@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize
@@ -27,7 +26,7 @@ from os_prefilter_agent.cli.host import (
     add_node_arguments,
     node_of,
 )
-from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
@@ -56,9 +55,7 @@ class ShowSteps(Listing):
         )
         parser.add_argument("--runbook", action="store_true", help=text)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         spec = values_of(RequestArguments, parsed_args).read(self.context)
         asked = values_of(NodeArguments, parsed_args)
         asked.check_node(self.context)
@@ -133,9 +130,7 @@ class ReconfigureNode(Listing):
             self.app.stderr.write(f"{error}\n")
             return NO_HOST
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         old, new = (
             flavor_named(each, self.context)
             for each in (parsed_args.old_flavor, parsed_args.new_flavor)

@@ -3,12 +3,12 @@
 """``os-prefilter candidates``: the hosts of a request in Placement."""
 
 import argparse
-from typing import Any
 from urllib.parse import unquote
 
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.query import query_of
 from os_prefilter_agent.cli.context import values_of
+from os_prefilter_agent.cli.listing import Rows
 from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli.filters_and_hosts import (
     MOST_CANDIDATES,
@@ -23,9 +23,7 @@ from os_prefilter_tools.cli.request_arguments import (
 class ShowCandidates(RequestListing):
     """Show which hosts Placement returns for a request."""
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         spec = values_of(RequestArguments, parsed_args).read(self.context)
         with values_of(FiltersAndHosts, parsed_args).backend(
             self.context

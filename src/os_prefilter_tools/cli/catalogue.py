@@ -6,13 +6,12 @@ import argparse
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_tools.operators.property_names import properties_without_rows
 from os_prefilter_tools.operators.releases import (
     release_of_trait,
@@ -42,7 +41,7 @@ class VocabularyList(Listing):
     def take_action(
         self,
         parsed_args: argparse.Namespace,  # noqa: ARG002
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    ) -> Rows:
         lines = [*vocabulary(), *without_rows()]
         self.print_line(
             f"Vocabulary: {len(lines)} lines, of os-prefilter"
@@ -57,7 +56,7 @@ class FilterList(Listing):
     def take_action(
         self,
         parsed_args: argparse.Namespace,  # noqa: ARG002
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    ) -> Rows:
         """Return the table of filters.
 
         A filter that does not load has the reason.

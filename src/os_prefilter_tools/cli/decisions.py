@@ -6,12 +6,11 @@ import argparse
 from collections.abc import Iterator
 from functools import partial
 from heapq import nlargest
-from typing import Any
 from uuid import UUID
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
-from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_tools.operators.decisions import LoggedDecision, decisions_in
 from os_prefilter_tools.operators.explain import line_of
 
@@ -45,9 +44,7 @@ class Decisions(Listing):
             "--limit", metavar="N", type=int, default=1000, help=text
         )
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         self._read = self._matching = 0
         # A history may be larger than the memory.
         latest = [

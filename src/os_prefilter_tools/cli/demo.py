@@ -19,7 +19,7 @@ from os_prefilter.request.query import query_of
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.service import Service
 from os_prefilter_agent.cli.context import values_of
-from os_prefilter_agent.cli.listing import Cell, Listing
+from os_prefilter_agent.cli.listing import Cell, Listing, Rows
 from os_prefilter_tools.cli.filters_and_hosts import (
     Backend,
     FiltersAndHosts,
@@ -62,9 +62,7 @@ class Demo(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(self, parser)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         asked = values_of(FiltersAndHosts, parsed_args)
         with asked.backend(self.context) as backend:
             self._results = [

@@ -30,6 +30,7 @@ from os_prefilter.common.quoting import (
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_agent.cli.context import Context, add_repeatable, values_of
+from os_prefilter_agent.cli.listing import Rows
 from os_prefilter_agent.cli.program import NO_HOST
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.request_arguments import (
@@ -79,9 +80,7 @@ class DiagnoseRequest(RequestListing):
         )
         add_repeatable(parser, "--history", "PATH", text)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         """Return the columns and rows of the table of requirements."""
         self._recorded = self._read_history(parsed_args)
         try:

@@ -3,9 +3,9 @@
 """``os-prefilter explain``: the requirements of a request, and why."""
 
 import argparse
-from typing import Any
 
 from os_prefilter_agent.cli.context import values_of
+from os_prefilter_agent.cli.listing import Rows
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
@@ -17,9 +17,7 @@ from os_prefilter_tools.operators.explain import explain
 class ExplainRequest(RequestListing):
     """Show what a request requires of a host, and which filter requires it."""
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         asked = values_of(FiltersAndHosts, parsed_args)
         spec = values_of(RequestArguments, parsed_args).read(self.context)
         service = asked.service(asked.reported(self.context), self.context)

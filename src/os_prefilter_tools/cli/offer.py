@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_names, pluralize
 from os_prefilter_agent.cli.context import CloudCommand, values_of
-from os_prefilter_agent.cli.listing import Cell, Listing
+from os_prefilter_agent.cli.listing import Cell, Listing, Rows
 from os_prefilter_agent.cli.output import (
     add_output_arguments,
     check_output,
@@ -107,9 +107,7 @@ class PublishOffer(Listing):
             help="write the changes; default: only show them",
         )
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         # cliff imports every command at its start, and the SDK takes a second
         # to import.
         if not self.context.has_cloud:

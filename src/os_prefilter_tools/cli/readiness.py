@@ -5,7 +5,6 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names
@@ -14,7 +13,7 @@ from os_prefilter.service.traits_to_report import configured_filters
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_agent.cli.configuration import read_configuration
 from os_prefilter_agent.cli.context import values_of
-from os_prefilter_agent.cli.listing import Cell, Listing
+from os_prefilter_agent.cli.listing import Cell, Listing, Rows
 from os_prefilter_tools.cli.filters_and_hosts import (
     FiltersAndHosts,
     add_pipeline_arguments,
@@ -52,9 +51,7 @@ class ShowReadiness(Listing):
             "--forget-unwanted", action="store_true", help=text
         )
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         """Return the table; ``--check`` exits 2 if anything is deferred."""
         asked = values_of(FiltersAndHosts, parsed_args)
         is_live = asked.asks_live_placement(self.context) and bool(

@@ -4,13 +4,12 @@
 
 import argparse
 import os
-from typing import Any
 
 from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import SUFFIXES, read_rules, rule_files
-from os_prefilter_agent.cli.listing import Listing
+from os_prefilter_agent.cli.listing import Listing, Rows
 
 
 class CheckRules(Listing):
@@ -25,9 +24,7 @@ class CheckRules(Listing):
         )
         parser.add_argument("paths", metavar="PATH", nargs="+", help=text)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         """Return the columns and rows of the table.
 
         :raises PrefilterError: with all problems, if the rules must not be

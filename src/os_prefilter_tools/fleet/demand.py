@@ -29,6 +29,7 @@ RESOURCE, TRAIT, AGGREGATE, TREE, POLICY = (
     "policy",
 )
 """What a :class:`Condition` can be about."""
+_ORDER = (RESOURCE, TRAIT, AGGREGATE, TREE, POLICY)
 
 
 class Condition(NamedTuple):
@@ -91,29 +92,17 @@ class Demand:
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return all conditions: resources, traits, aggregates, the rest."""
-        found = [
-            Condition(TRAIT, ROOT, True, (trait,))
-            for trait in sorted(self.root_required)
-        ]
-        found += [
-            Condition(TRAIT, ROOT, False, (trait,))
-            for trait in sorted(self.root_forbidden)
-        ]
-        found += [
-            item for suffix in self.groups for item in self._of_group(suffix)
-        ]
-        found += [
-            Condition(TREE, ROOT, True, suffixes)
-            for suffixes in self.same_subtree
-        ]
+        found = _trait_conditions(
+            ROOT, self.root_required, self.root_forbidden
+        )
+        for suffix in self.groups:
+            found += self._of_group(suffix)
+        for suffixes in self.same_subtree:
+            found.append(Condition(TREE, ROOT, True, suffixes))
         if self.isolate:
             found.append(Condition(POLICY, ROOT, True, ("isolate",)))
-        order = (RESOURCE, TRAIT, AGGREGATE, TREE, POLICY)
-        return tuple(
-            dict.fromkeys(
-                sorted(found, key=lambda item: order.index(item.kind))
-            )
-        )
+        found.sort(key=lambda item: _ORDER.index(item.kind))
+        return tuple(dict.fromkeys(found))
 
     def merge_equal(self) -> "Demand":
         """Return the same demand with equal groups as one.
@@ -206,31 +195,28 @@ class Demand:
 
     def _of_group(self, suffix: str) -> Iterator[Condition]:
         group, scope = self.groups[suffix], suffix or UNSUFFIXED
-        yield from (
-            Condition(RESOURCE, scope, True, (name,), group.resources[name])
-            for name in sorted(group.resources)
+        for name, amount in sorted(group.resources.items()):
+            yield Condition(RESOURCE, scope, True, (name,), amount)
+        yield from _trait_conditions(
+            scope, group.required_traits, group.forbidden_traits
         )
-        yield from (
-            Condition(TRAIT, scope, True, (trait,))
-            for trait in sorted(group.required_traits)
-        )
-        yield from (
-            Condition(TRAIT, scope, False, (trait,))
-            for trait in sorted(group.forbidden_traits)
-        )
-        yield from (
-            Condition(AGGREGATE, scope, True, tuple(names))
-            for names in sorted(map(sorted, group.aggregates))
-        )
+        for names in sorted(map(sorted, group.aggregates)):
+            yield Condition(AGGREGATE, scope, True, tuple(names))
         if group.forbidden_aggregates:
-            yield Condition(
-                AGGREGATE,
-                scope,
-                False,
-                tuple(sorted(group.forbidden_aggregates)),
-            )
+            forbidden = tuple(sorted(group.forbidden_aggregates))
+            yield Condition(AGGREGATE, scope, False, forbidden)
         if group.in_tree:
             yield Condition(TREE, scope, True, (group.in_tree,))
+
+
+def _trait_conditions(
+    scope: str, required: Iterable[str], forbidden: Iterable[str]
+) -> list[Condition]:
+    found = []
+    for traits, wanted in ((required, True), (forbidden, False)):
+        for trait in sorted(traits):
+            found.append(Condition(TRAIT, scope, wanted, (trait,)))  # noqa: PERF401 - two loops read better
+    return found
 
 
 def demand_from(conditions: Iterable[Condition]) -> Demand:
@@ -240,11 +226,12 @@ def demand_from(conditions: Iterable[Condition]) -> Demand:
         scopes.setdefault(item.scope, []).append(item)
     root = scopes.pop(ROOT)
     traits = _group_from(tuple(root))
+    groups = {}
+    for scope, items in scopes.items():
+        suffix = "" if scope == UNSUFFIXED else scope
+        groups[suffix] = _group_from(tuple(items))
     return Demand(
-        {
-            "" if scope == UNSUFFIXED else scope: _group_from(tuple(items))
-            for scope, items in scopes.items()
-        },
+        groups,
         frozenset(traits.required_traits),
         frozenset(traits.forbidden_traits),
         tuple(item.names for item in root if item.kind == TREE),
@@ -255,27 +242,32 @@ def demand_from(conditions: Iterable[Condition]) -> Demand:
 # The same object each time: the matcher remembers by it what serves the group.
 @lru_cache(4_000)
 def _group_from(conditions: tuple[Condition, ...]) -> RequestGroup:
-    def names_of(kind: str, *, wanted: bool) -> list[list[str]]:
-        return [
-            list(item.names)
-            for item in conditions
-            if item.kind == kind and item.wanted == wanted
-        ]
-
+    resources: dict[str, int] = {}
+    required, forbidden = set[str](), set[str]()
+    aggregates: list[list[str]] = []
+    forbidden_aggregates = set[str]()
+    in_tree = None
+    for kind, _, wanted, names, amount in conditions:
+        if kind == RESOURCE:
+            resources[names[0]] = amount
+        elif kind == TRAIT and wanted:
+            required.update(names)
+        elif kind == TRAIT:
+            forbidden.update(names)
+        elif kind == AGGREGATE and wanted:
+            aggregates.append(list(names))
+        elif kind == AGGREGATE:
+            forbidden_aggregates.update(names)
+        elif kind == TREE:
+            in_tree = names[0]
     return RequestGroup(
         "",
-        {
-            item.names[0]: item.amount
-            for item in conditions
-            if item.kind == RESOURCE
-        },
-        frozenset(chain.from_iterable(names_of(TRAIT, wanted=True))),
-        frozenset(chain.from_iterable(names_of(TRAIT, wanted=False))),
-        names_of(AGGREGATE, wanted=True),
-        frozenset(chain.from_iterable(names_of(AGGREGATE, wanted=False))),
-        next(
-            (item.names[0] for item in conditions if item.kind == TREE), None
-        ),
+        resources,
+        required,
+        forbidden,
+        aggregates,
+        forbidden_aggregates,
+        in_tree,
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from os_prefilter.common.host_sets import set_of
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
@@ -63,6 +64,17 @@ class ServerGroup:
         """
         return Counter(
             numbers[host] for host in self.hosts.values() if host in numbers
+        )
+
+    def closed_hosts(self, members: Mapping[int, int]) -> int:
+        """Return the set of hosts with as many members as the group allows.
+
+        :param members: number of a host -> how many members are on it
+        """
+        return set_of(
+            number
+            for number, count in members.items()
+            if count >= self.most_on_host
         )
 
     def count_lost(self, numbers: Mapping[str, int]) -> int:

@@ -78,29 +78,26 @@ def _head(fleet: Fleet) -> Iterator[tuple[str, object]]:
 
 
 def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
-    own: dict[str, Any] = (
-        {}
-        if aggregate.uuid == aggregate_uuid(aggregate.name)
-        else {"uuid": aggregate.uuid}
-    )
-    own |= (
-        {"availability_zone": aggregate.availability_zone}
-        if aggregate.availability_zone
-        else {}
-    )
-    return own | (
-        {"metadata": dict(aggregate.metadata)} if aggregate.metadata else {}
-    )
+    document = {
+        "uuid": aggregate.uuid,
+        "availability_zone": aggregate.availability_zone,
+        "metadata": dict(aggregate.metadata),
+    }
+    return _without_defaults(document, aggregate_uuid(aggregate.name))
+
+
+def _without_defaults(document: dict[str, Any], uuid: str) -> dict[str, Any]:
+    """Return the fields that are not empty, nor the UUID made of a name."""
+    return {
+        key: value
+        for key, value in document.items()
+        if value and value != uuid
+    }
 
 
 def _provider(provider: Provider, names: dict[str, str]) -> dict[str, Any]:
-    """Return the fields that differ from the defaults."""
     document = {
-        "uuid": (
-            provider.uuid
-            if provider.uuid != provider_uuid(provider.name)
-            else ""
-        ),
+        "uuid": provider.uuid,
         "description": provider.description,
         "resources": {
             name: _inventory(inventory)
@@ -112,7 +109,7 @@ def _provider(provider: Provider, names: dict[str, str]) -> dict[str, Any]:
             child.name: _provider(child, names) for child in provider.providers
         },
     }
-    return {key: value for key, value in document.items() if value}
+    return _without_defaults(document, provider_uuid(provider.name))
 
 
 def _inventory(inventory: Inventory) -> int | dict[str, Any]:

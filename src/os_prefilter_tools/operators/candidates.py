@@ -3,9 +3,10 @@
 """Query Placement for the hosts that remain for a request."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.common.errors import MalformedRequest, RequestRejected
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
@@ -20,19 +21,11 @@ _NO_GROUP_POLICY = (
 )
 
 
-@dataclass(frozen=True)
-class NoCandidates:
-    """The candidates where it is known without a query that there are none."""
-
-    hosts: tuple[str, ...] = ()
-    count: int = 0
-
-
 class CandidatesFound(NamedTuple):
     """A query, and the candidates that Placement returned for it."""
 
     query: str
-    candidates: Any
+    candidates: Candidates
     created: tuple[str, ...] = ()
     """Required traits that Placement did not know and that were created."""
     unknown: tuple[str, ...] = ()
@@ -50,7 +43,7 @@ class Placement(Protocol):
     See :class:`os_prefilter.adapters.placement.client.PlacementClient`.
     """
 
-    def allocation_candidates(self, query: str) -> Any:
+    def allocation_candidates(self, query: str) -> Candidates:
         """Return the candidates for a query string."""
 
     def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -110,17 +103,13 @@ def ask_placement(
                 if item.trait.startswith(CUSTOM_PREFIX)
             }
         )
-    elif missing := (
-        find_unknown(decision.requirements, placement.traits())
-        if decision.requirements
-        else []
-    ):
-        if unknown := tuple(
-            sorted({item.trait for item in missing if item.required})
-        ):
-            return CandidatesFound(
-                query_string(query, limit), NoCandidates(), (), unknown, notes
-            )
+    elif decision.requirements:
+        missing = find_unknown(decision.requirements, placement.traits())
+        unknown = sorted({item.trait for item in missing if item.required})
+        if unknown:
+            none = Candidates((), {}, 0)
+            text = query_string(query, limit)
+            return CandidatesFound(text, none, (), tuple(unknown), notes)
         query = _without_forbidden(query, {item.trait for item in missing})
     check_groups(query)
     text = query_string(query, limit)

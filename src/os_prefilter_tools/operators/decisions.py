@@ -133,71 +133,58 @@ def decisions_in(
 ) -> Iterator[LoggedDecision]:
     """Yield the decisions in logs; a log that is named twice is read once.
 
+    :param paths: logs, also pipes of a shell; ``-`` for the standard input
     :param warn: gets a sentence about the damaged lines of a log
-    :raises DocumentError: as :class:`DecisionFile`
+    :raises DocumentError: if a file cannot be read, or it has lines but no
+        decision
     """
-    for path in {
-        each if each == "-" else os.path.realpath(each): each for each in paths
-    }.values():
-        file = DecisionFile(path)
-        yield from file
-        if file.damaged:
-            problem = (
-                f"left out {pluralize(len(file.damaged), 'damaged decision')},"
-                " the first one here."
-            )
-            warn(str(DocumentError(path, problem, file.damaged[0])))
+    files = {}
+    for path in paths:
+        files[path if path == "-" else os.path.realpath(path)] = path
+    for path in files.values():
+        yield from _decisions_in(path, warn)
 
 
-class DecisionFile:
-    """Decisions in a log.
-
-    :param path: a log, also a pipe of a shell; ``-`` for the standard input
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.damaged: list[int] = []
-        """After reading: lines with a damaged decision, such as a half.
-        """
-
-    def __iter__(self) -> Iterator[LoggedDecision]:
-        """Read the decisions; there may be millions of them.
-
-        :raises DocumentError: if the file cannot be read, or it has lines but
-            no decision
-        """
-        found, number, is_text = False, 0, None
-        with (
-            nullcontext(sys.stdin.buffer)
-            if self.path == "-"
-            else open_file(self.path)
-        ) as file:
-            for number, line in enumerate(_whole_lines(file), 1):
-                if is_text is None and (
-                    line.startswith(_START) or _TEXT.match(line)
-                ):
-                    # The whole file has one format: what a tenant has another
-                    # logger write may have several lines.
-                    is_text = not line.startswith(_START)
-                if is_text is None or (is_text and not _OURS.match(line)):
-                    continue
-                try:
-                    decision = _parse(
-                        line[max(line.rfind(_START), 0) :] if is_text else line
-                    )
-                except (ValueError, RecursionError):
-                    self.damaged.append(number)
-                else:
-                    found = True
-                    yield decision
-        if number and not (found or self.damaged):
-            raise DocumentError(
-                self.path,
-                "there is no decision in this file. Give a log with the lines"
-                f" of the logger {LOGGER}: in oslo.log's text format, or a"
-                " file with nothing but the messages.",
-            )
+def _decisions_in(
+    path: str, warn: Callable[[str], None]
+) -> Iterator[LoggedDecision]:
+    """Yield the decisions in one log; there may be millions of them."""
+    is_empty, has_decision, is_text = True, False, None
+    damaged = []
+    log = nullcontext(sys.stdin.buffer) if path == "-" else open_file(path)
+    with log as file:
+        for number, line in enumerate(_whole_lines(file), 1):
+            is_empty = False
+            is_bare = line.startswith(_START)
+            if is_text is None and (is_bare or _TEXT.match(line)):
+                # The whole file has one format: what a tenant has another
+                # logger write may have several lines.
+                is_text = not is_bare
+            if is_text is None or (is_text and not _OURS.match(line)):
+                continue
+            message = line
+            if is_text:
+                message = line[max(line.rfind(_START), 0) :]
+            try:
+                decision = _parse(message)
+            except (ValueError, RecursionError):
+                damaged.append(number)
+            else:
+                has_decision = True
+                yield decision
+    if damaged:
+        problem = (
+            f"left out {pluralize(len(damaged), 'damaged decision')}, the"
+            " first one here."
+        )
+        warn(str(DocumentError(path, problem, damaged[0])))
+    elif not (is_empty or has_decision):
+        raise DocumentError(
+            path,
+            "there is no decision in this file. Give a log with the lines of"
+            f" the logger {LOGGER}: in oslo.log's text format, or a file with"
+            " nothing but the messages.",
+        )
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[bytes]:

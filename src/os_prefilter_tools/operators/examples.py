@@ -28,20 +28,11 @@ class Example:
 
     def list_requested(self) -> list[str]:
         """Return properties, extra specs and format, as ``key=value``."""
-        requested = [
-            f"{key}={value}"
-            for key, value in self.image.get("properties", {}).items()
-        ]
-        requested += [
-            f"{key}={value}"
-            for key, value in self.flavor.get("extra_specs", {}).items()
-        ]
-        disk_format = self.image.get("disk_format")
-        return (
-            [*requested, f"disk_format={disk_format}"]
-            if disk_format
-            else requested
-        )
+        extra_specs = self.flavor.get("extra_specs", {})
+        requested = {**self.image.get("properties", {}), **extra_specs}
+        if "disk_format" in self.image:
+            requested["disk_format"] = self.image["disk_format"]
+        return [f"{key}={value}" for key, value in requested.items()]
 
 
 def example_requests() -> dict[str, Example]:

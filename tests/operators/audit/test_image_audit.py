@@ -420,7 +420,6 @@ def test_audit_escapes_and_cuts_names() -> None:
     assert escaped == r"\u202e\x1b[31m\n"
     assert cut == "x" * 255
     assert missing == "an image without a name"
-    assert line.images == 3
 
 
 def test_audit_escapes_and_counts_unknown_values() -> None:

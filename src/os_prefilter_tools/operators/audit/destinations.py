@@ -132,16 +132,11 @@ class Destinations:
         """
         for name in names:
             if name not in self.index.numbers:
-                close = get_close_matches(name, self.index.names, n=1)
-                advice = (
-                    f"Did you mean {quote(close[0])}?"
-                    if close
-                    else "Name a resource provider of a host."
-                )
-                raise DocumentError(
-                    "--without",
-                    f"the fleet has no host {quote(name)}. {advice}",
-                )
+                advice = "Name a resource provider of a host."
+                for close in get_close_matches(name, self.index.names, n=1):
+                    advice = f"Did you mean {quote(close)}?"
+                problem = f"the fleet has no host {quote(name)}. {advice}"
+                raise DocumentError("--without", problem)
         return set_of(self.index.numbers[name] for name in names)
 
     def number_of(self, server: Server) -> int | None:
@@ -153,13 +148,10 @@ class Destinations:
 
     def unknown_of(self, server: Server) -> list[NotInFleet]:
         """Return what a server names that the fleet does not have."""
+        zone = server.request.availability_zone
         named = (
-            ("host", server.host, self.index.names),
-            (
-                "availability zone",
-                server.request.availability_zone,
-                self._zones,
-            ),
+            ("host", server.host, self.index.numbers),
+            ("availability zone", zone, self._zones),
         )
         return [
             NotInFleet(what, name)
@@ -188,9 +180,8 @@ class Destinations:
         )
         key = demand.conditions()
         if key not in self._demands:
-            self._demands[key] = ServerKind(
-                demand, self.index.find_candidates(key)
-            )
+            hosts = self.index.find_candidates(key)
+            self._demands[key] = ServerKind(demand, hosts)
         kind, own = self._demands[key], self.number_of(server)
         others = self.index.all & ~(0 if own is None else 1 << own)
         capable = kind.hosts & others
@@ -213,11 +204,7 @@ class Destinations:
             self._members[group] = group.members_on(self.index.numbers)
         members = self._members[group]
         if group.policy == ANTI_AFFINITY:
-            return self.index.all & ~set_of(
-                number
-                for number, count in members.items()
-                if count >= group.most_on_host
-            )
+            return self.index.all & ~group.closed_hosts(members)
         # A member on a host that is not known may be on any.
         if not members or group.count_lost(self.index.numbers):
             return self.index.all
@@ -228,10 +215,9 @@ class Destinations:
 
         Its group does not count then.
         """
-        return (
-            self._if_empty.find_candidates(judged.kind.demand.conditions())
-            & judged.others
-        ).bit_count()
+        conditions = judged.kind.demand.conditions()
+        hosts = self._if_empty.find_candidates(conditions)
+        return (hosts & judged.others).bit_count()
 
     def _request_of(self, server: Server) -> RequestSpec:
         """Return the request of a move as Nova makes it.
@@ -263,11 +249,8 @@ class Destinations:
         usable = judged.others & ~excluded
         key = judged.kind, usable
         if key not in self._conflicts:
-            self._conflicts[key] = (
-                self._find_conflict(judged.kind.demand, usable)
-                if usable
-                else ()
-            )
+            found = self._find_conflict(judged.kind.demand, usable)
+            self._conflicts[key] = found
         return tuple(
             self._describe(item, judged.sources)
             for item in self._conflicts[key]
@@ -277,26 +260,21 @@ class Destinations:
         self, demand: Demand, usable: int
     ) -> tuple[Condition, ...]:
         conditions = demand.conditions()
+        if not usable:
+            return ()
         # What each request has, a reason should rather not name.
-        in_doubt = [
-            _DISABLED,
-            *(item for item in conditions if item.kind == RESOURCE),
-        ]
-        conflict = smallest_disjoint(
-            {
-                item: self.index.find_possible(item) & usable
-                for item in conditions
-            },
-            in_doubt,
-        )
+        in_doubt = [_DISABLED]
+        in_doubt += [item for item in conditions if item.kind == RESOURCE]
+        possible = {
+            item: self.index.find_possible(item) & usable
+            for item in conditions
+        }
+        conflict = smallest_disjoint(possible, in_doubt)
         if not conflict and self._searched < _MOST_SEARCHED:
             self._searched += 1
-            found = Shortfalls(
-                (self.index.hosts[number] for number in numbers_in(usable)),
-                demand,
-            ).conflicts
+            hosts = (self.index.hosts[each] for each in numbers_in(usable))
             best = min(
-                found,
+                Shortfalls(hosts, demand).conflicts,
                 key=lambda each: (
                     len(each),
                     [item in each for item in in_doubt],
@@ -314,14 +292,11 @@ class Destinations:
         if item == _DISABLED and by == BY_REQUEST:
             because = "no disabled compute service"
         elif item.kind == AGGREGATE:
-            names = (
-                (
-                    self.fleet.aggregates[uuid].name
-                    if uuid in self.fleet.aggregates
-                    else uuid
-                )
+            known = self.fleet.aggregates
+            names = [
+                known[uuid].name if uuid in known else uuid
                 for uuid in item.names
-            )
+            ]
             text = f"{'' if item.wanted else '!'}aggregate {'|'.join(names)}"
         elif item.kind == POLICY:
             text = f"group_policy={text}"

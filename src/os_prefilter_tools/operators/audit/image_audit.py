@@ -143,7 +143,6 @@ class ImageLine:
     flavor: str
     names: list[str] = field(default_factory=list)
     """Their names, each as one printable line."""
-    images: int = 0
     before: int = 0
     """The set of hosts before the change.
 
@@ -200,7 +199,7 @@ class Audit:
         With flavors, these are pairs of image and flavor.
         """
         return sum(
-            line.images for line in self.lines if line.verdict in verdicts
+            len(line.names) for line in self.lines if line.verdict in verdicts
         )
 
 
@@ -236,38 +235,41 @@ def audit_images(
         for each in (group.before, group.waiting, group.after)
         for item in each.query
     }
-    now = sets = HostIndex.by_capability(
+    now = later = HostIndex.by_capability(
         fleet, conditions, any_size=not flavors
     )
     gated = {
         each.name for each in change.after.filters if each.declaration.gate
     }
-    deferred = (
-        item
+    deferring = {
+        item.filter
         for group in groups
         for item in set(group.after.added).difference(group.waiting.added)
-    )
-    if any(item.filter in gated for item in deferred):
+    }
+    if not gated.isdisjoint(deferring):
+        # The gate opens only once the hosts have their owner's trait.
         owned = simulate_ownership(fleet, change.after.options)
-        sets = HostIndex.by_capability(owned, conditions, any_size=not flavors)
+        later = HostIndex.by_capability(
+            owned, conditions, any_size=not flavors
+        )
     used_before = used = 0
     for number, (group, line) in enumerate(groups.items(), 1):
-        _judge(line, group, now, sets)
+        _judge(line, group, now, later)
         used_before |= line.before
         used |= line.after
         progress("groups of images", number, len(groups))
+    unused = later.all & ~used
+    lines = sorted(
+        groups.values(), key=lambda line: _URGENT.index(line.verdict)
+    )
     return Audit(
-        lines=tuple(
-            sorted(
-                groups.values(), key=lambda line: _URGENT.index(line.verdict)
-            )
-        ),
+        lines=tuple(lines),
         images=count,
         flavors=len(flavors),
-        hosts=len(sets.names),
-        unused=sets.names_of(sets.all & ~used),
-        newly_unused=sets.names_of(used_before & ~used),
-        unserved=_find_unserved(groups, sets),
+        hosts=len(later.names),
+        unused=later.names_of(unused),
+        newly_unused=later.names_of(used_before & unused),
+        unserved=_find_unserved(groups, later),
         unknown=tuple(unknown.most_common()),
         waits=tuple(waits.most_common()),
     )
@@ -277,32 +279,24 @@ def _judge(
     line: ImageLine, group: _EqualImages, now: HostIndex, later: HostIndex
 ) -> None:
     """Fill in the hosts of a line, its verdict, and the losses."""
-    line.before, line.waiting = (
-        group.before.hosts_in(now),
-        group.waiting.hosts_in(now),
-    )
+    line.before = group.before.hosts_in(now)
+    line.waiting = group.waiting.hosts_in(now)
     line.after = group.after.hosts_in(later)
-    states = (
-        (
-            verdict_of(group.before, requested, line.before, hosts),
-            requested,
-            hosts,
-            index,
-        )
-        for requested, hosts, index in (
-            (group.after, line.after, later),
-            (group.waiting, line.waiting, now),
-        )
+    worse, left, index = group.after, line.after, later
+    line.verdict = _verdict_of(group.before, worse, line.before, left)
+    waiting = _verdict_of(
+        group.before, group.waiting, line.before, line.waiting
     )
-    line.verdict, worse, left, index = min(
-        states, key=lambda state: _URGENT.index(state[0])
-    )
+    if _URGENT.index(waiting) < _URGENT.index(line.verdict):
+        line.verdict = waiting
+        worse, left, index = group.waiting, line.waiting, now
     line.reason = worse.rejected
-    if (lost := line.before & ~left) and not worse.rejected:
+    lost = line.before & ~left
+    if lost and not worse.rejected:
         line.losses, line.combined = _losses(lost, group.before, worse, index)
 
 
-def verdict_of(
+def _verdict_of(
     before: Requested, after: Requested, had: int, has: int
 ) -> ImageVerdict:
     """Return the effect on images: hosts ``had`` before, ``has`` after."""
@@ -355,22 +349,16 @@ def _causes(
     for item in requirements:
         condition = condition_of(item)
         if condition in among:
-            key = (
-                item.trait,
-                "required" if item.required else "forbidden",
-                condition.suffix,
-            )
-            conditions, sources = found.setdefault(key, ([], {}))
+            rule = "required" if item.required else "forbidden"
+            cause = str(item.trait), rule, condition.suffix
+            conditions, sources = found.setdefault(cause, ([], {}))
             conditions.append(condition)
             sources.setdefault(item.filter, escape_line(item.source))
-    return {
-        Cause(
-            *key,
-            ", ".join(sources),
-            " and ".join(dict.fromkeys(sources.values())),
-        ): conditions
-        for key, (conditions, sources) in found.items()
-    }
+    causes = {}
+    for key, (conditions, sources) in found.items():
+        because = " and ".join(dict.fromkeys(sources.values()))
+        causes[Cause(*key, ", ".join(sources), because)] = conditions
+    return causes
 
 
 def _find_unserved(
@@ -389,23 +377,17 @@ def _find_unserved(
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
             if not index.find_candidates([item]):
-                found[
-                    Cause(
-                        item.names[0],
-                        "resource class",
-                        item.suffix,
-                        "request",
-                        source,
-                    )
-                ] += line.images
+                name = item.names[0]
+                kind = "resource class"
+                cause = Cause(name, kind, item.suffix, "request", source)
+                found[cause] += len(line.names)
         if not index.find_candidates(resources):
             continue
         requirements = (*requested.from_request, *requested.added)
-        for cause, conditions in _causes(
-            requirements, frozenset(map(condition_of, requirements))
-        ).items():
+        among = frozenset(map(condition_of, requirements))
+        for cause, conditions in _causes(requirements, among).items():
             if not index.find_candidates([*resources, *conditions]):
-                found[cause] += line.images
+                found[cause] += len(line.names)
     return tuple(found.most_common())
 
 
@@ -433,36 +415,27 @@ def _group_images(
     count = 0
     for count, image in enumerate(images, 1):
         notes: set[Note] = set()
-        name = name_of(image)
+        name = image.name or image.id or "an image without a name"
         for flavor in flavors or (ANY_FLAVOR,):
-            label = (
-                short_line(flavor.name or "a flavor without a name")
-                if flavors
-                else ""
-            )
+            label = ""
+            if flavors:
+                label = short_line(flavor.name or "a flavor without a name")
             spec = RequestSpec(flavor=flavor, image=image)
-            before = requested_by(spec, change.before, queries, notes)
+            before = _requested_by(spec, change.before, queries, notes)
             deferred: set[Note] = set()
-            waiting = after = requested_by(
+            waiting = after = _requested_by(
                 spec, change.after, queries, deferred
             )
             if any(note.waits for note in deferred):
-                after = requested_by(spec, enforcing, queries, notes)
+                after = _requested_by(spec, enforcing, queries, notes)
             notes |= deferred
-            line = groups.setdefault(
-                _EqualImages(label, before, waiting, after), ImageLine(label)
-            )
-            line.images += 1
-            line.names.append(name)
+            key = _EqualImages(label, before, waiting, after)
+            line = groups.setdefault(key, ImageLine(label))
+            line.names.append(short_line(str(name)))
         unknown.update({str(note) for note in notes if note.warn})
         waits.update({str(note) for note in notes if note.waits})
         progress("images", count, None)
     return groups, count, unknown, waits
-
-
-def name_of(image: Image) -> str:
-    """Return the name of an image, or its ID, as a part of a line."""
-    return short_line(str(image.name or image.id or "an image without a name"))
 
 
 def short_line(text: str) -> str:
@@ -470,7 +443,7 @@ def short_line(text: str) -> str:
     return escape_line(text[:LONGEST_NAME])
 
 
-def requested_by(
+def _requested_by(
     spec: RequestSpec,
     service: Service,
     queries: dict[str, tuple[Condition, ...]],

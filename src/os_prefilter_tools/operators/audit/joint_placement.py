@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
-from os_prefilter.common.host_sets import numbers_in, set_of
+from os_prefilter.common.host_sets import numbers_in
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import (
@@ -50,38 +50,22 @@ class Moving(NamedTuple):
 
 
 class _Server(NamedTuple):
-    demand: Demand
-    hosts: int
+    moving: Moving
+    """Without a group, unless members exclude each other from hosts."""
+    key: tuple[Condition, ...]
+    """The conditions of its demand."""
+    choices: int
+    """How many destinations it has."""
     size: float
     """The sum of its shares of the largest host, over resource classes."""
-    key: tuple[Condition, ...]
-    group: ServerGroup | None
-    """Its group, if members exclude each other from hosts."""
-    group_id: str
+    rest: tuple[object, ...]
+    """What else distinguishes servers: no order depends on the given one."""
 
 
 _ORDERS: tuple[Callable[[_Server], tuple[object, ...]], ...] = (
-    lambda each: (
-        each.hosts.bit_count(),
-        -each.size,
-        each.key,
-        each.hosts,
-        each.group_id,
-    ),
-    lambda each: (
-        -each.size,
-        each.hosts.bit_count(),
-        each.key,
-        each.hosts,
-        each.group_id,
-    ),
-    lambda each: (
-        each.size,
-        each.hosts.bit_count(),
-        each.key,
-        each.hosts,
-        each.group_id,
-    ),
+    lambda each: (each.choices, -each.size, each.rest),
+    lambda each: (-each.size, each.choices, each.rest),
+    lambda each: (each.size, each.choices, each.rest),
 )
 """Orders to place servers in; the best result counts.
 
@@ -106,32 +90,7 @@ class JointPlacement:
 
         :param gone: the number of a host whose shared providers are gone
         """
-        possible = []
-        for demand, hosts, of_server in servers:
-            if hosts:
-                key = demand.conditions()
-                size = sum(
-                    item.amount / self.largest.get(item.names[0], 1)
-                    for item in key
-                    if item.kind == RESOURCE
-                )
-                # The destinations of an affinity group are its hosts, in
-                # whatever order its members move.
-                group = (
-                    of_server
-                    if of_server and of_server.policy == ANTI_AFFINITY
-                    else None
-                )
-                possible.append(
-                    _Server(
-                        demand,
-                        hosts,
-                        size,
-                        key,
-                        group,
-                        group.uuid if group else "",
-                    )
-                )
+        possible = [self._measure(each) for each in servers if each.hosts]
         best: Sequence[Allocation] = ()
         for order in _ORDERS:
             ordered = sorted(possible, key=order)
@@ -148,6 +107,23 @@ class JointPlacement:
                 if self._retried > _MOST_RETRIED:
                     break
         return best
+
+    def _measure(self, moving: Moving) -> _Server:
+        group_id = ""
+        if moving.group and moving.group.policy == ANTI_AFFINITY:
+            group_id = moving.group.uuid
+        else:
+            # The destinations of an affinity group are its hosts, in whatever
+            # order its members move.
+            moving = moving._replace(group=None)
+        key = moving.demand.conditions()
+        size = sum(
+            item.amount / self.largest.get(item.names[0], 1)
+            for item in key
+            if item.kind == RESOURCE
+        )
+        rest = key, moving.hosts, group_id
+        return _Server(moving, key, moving.hosts.bit_count(), size, rest)
 
     def fullest_first(self, hosts: int) -> Iterator[int]:
         """Yield the numbers of hosts, the fullest first."""
@@ -186,14 +162,12 @@ class JointPlacement:
     def _ranks(self) -> Mapping[int, int]:
         """The number of each host -> its rank in order, the fullest first."""
         hosts = self.index.hosts
-        order = sorted(
-            range(len(hosts)),
-            key=lambda number: (
-                self.free_share_on(hosts[number], {}),
-                hosts[number].name,
-            ),
+        shares = (
+            (self.free_share_on(host, {}), host.name, number)
+            for number, host in enumerate(hosts)
         )
-        return {number: rank for rank, number in enumerate(order)}
+        ranked = enumerate(sorted(shares))
+        return {number: rank for rank, (_, _, number) in ranked}
 
 
 class _Filling:
@@ -218,11 +192,10 @@ class _Filling:
     def put(self, server: _Server) -> bool:
         """Put a server on the fullest host with capacity, if there is one."""
         index = self._together.index
-        hosts = (
-            server.hosts
-            & ~self._full.get(server.key, 0)
-            & ~self._closed_by(server.group)
-        )
+        demand, hosts, group = server.moving
+        hosts &= ~self._full.get(server.key, 0)
+        if group:
+            hosts &= ~group.closed_hosts(self._members_of(group))
         used = sorted(
             numbers_in(hosts & self._used),
             key=lambda each: (self._free_shares[each], index.hosts[each].name),
@@ -230,55 +203,40 @@ class _Filling:
         unused = self._together.fullest_first(hosts & ~self._used)
         for number in chain(used[:_MOST_TRIED], islice(unused, _MOST_TRIED)):
             host = index.host_without(number, self._gone)
-            found = (
-                allocate(_as_used(host, self._taken), server.demand)
-                if self._may_fit(host, server.demand)
-                else None
-            )
+            found = None
+            if self._may_fit(host, demand):
+                found = allocate(_as_used(host, self._taken), demand)
             if found is None:
-                self._full[server.key] = (
-                    self._full.get(server.key, 0) | 1 << number
-                )
+                full = self._full.get(server.key, 0)
+                self._full[server.key] = full | 1 << number
                 continue
             for uuid, resources in found.items():
                 self._taken.setdefault(uuid, Counter()).update(resources)
             self._used |= 1 << number
-            self._free_shares[number] = self._together.free_share_on(
-                host, self._taken
-            )
-            if server.group:
-                self._members[server.group][number] += 1
+            share = self._together.free_share_on(host, self._taken)
+            self._free_shares[number] = share
+            if group:
+                self._members_of(group)[number] += 1
             self.allocations.append(found)
             return True
         return False
 
-    def _closed_by(self, group: ServerGroup | None) -> int:
-        """Return the hosts that have as many members as a group allows."""
-        if group is None:
-            return 0
+    def _members_of(self, group: ServerGroup) -> Counter[int]:
         if group not in self._members:
-            self._members[group] = group.members_on(
-                self._together.index.numbers
-            )
-        return set_of(
-            number
-            for number, count in self._members[group].items()
-            if count >= group.most_on_host
-        )
+            numbers = self._together.index.numbers
+            self._members[group] = group.members_on(numbers)
+        return self._members[group]
 
     def _may_fit(self, host: Host, demand: Demand) -> bool:
         """Return whether some provider has each resource free.
 
         If none has, this is 25 times faster than the matcher.
         """
-        providers = host.providers
-        for group in demand.groups.values():
-            for name, amount in group.resources.items():
-                if not any(
-                    self._has(each, name, amount) for each in providers
-                ):
-                    return False
-        return True
+        return all(
+            any(self._has(each, name, amount) for each in host.providers)
+            for group in demand.groups.values()
+            for name, amount in group.resources.items()
+        )
 
     def _has(self, provider: Provider, name: str, amount: int) -> bool:
         if name not in provider.resources:

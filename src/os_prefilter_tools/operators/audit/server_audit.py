@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize, quote
-from os_prefilter_tools.fleet.server import Server, ServerGroup
+from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.destinations import (
     Destinations,
     JudgedServer,
@@ -203,9 +203,8 @@ def audit_servers(
             line.conflict,
             line.reason,
         )
-        lines.setdefault(key, line).servers.append(
-            Name(short_line(server.uuid), short_line(server.name))
-        )
+        name = Name(short_line(server.uuid), short_line(server.name))
+        lines.setdefault(key, line).servers.append(name)
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
@@ -237,23 +236,18 @@ def audit_servers(
     drained_names = destinations.index.names_of(drained)
     moving_from = set(map(escape_line, drained_names))
     for line in lines.values():
-        _judge_together(
-            line,
-            if_drained if line.host in moving_from else None,
-            sums.get(line.host),
-        )
+        with_others = if_drained if line.host in moving_from else None
+        _judge_together(line, with_others, sums.get(line.host))
     of_project, stranded = Counter[str](), Counter[str]()
     for line in lines.values():
         of_project[line.project] += len(line.servers)
         if line.verdict in STRANDED:
             stranded[line.project] += len(line.servers)
-    of_projects = sorted(
-        (
-            (project, number, stranded[project])
-            for project, number in of_project.items()
-        ),
-        key=lambda row: (-row[2], -row[1], row[0]),
-    )
+    of_projects = [
+        (project, number, stranded[project])
+        for project, number in of_project.items()
+    ]
+    of_projects.sort(key=lambda row: (-row[2], -row[1], row[0]))
     ordered = sorted(
         lines.values(),
         key=lambda line: (URGENT.index(line.verdict), line.host, line.project),
@@ -339,9 +333,8 @@ def _judge(
     _judge_alone(line, judged, server, destinations, drained)
     if line.verdict == ServerVerdict.OK:
         line.reason = _why_not_judged(server, destinations, parts)
-        line.verdict = (
-            ServerVerdict.UNKNOWN if line.reason else ServerVerdict.OK
-        )
+        if line.reason:
+            line.verdict = ServerVerdict.UNKNOWN
     demand, group = judged.kind.demand, server.group
     leaving = (
         Moving(demand, line.if_died, group),
@@ -363,47 +356,33 @@ def _judge_alone(
     drained: int,
 ) -> None:
     """Fill in the destinations of one server, the verdict and its reason."""
-    line.now, line.if_died, line.without = (
-        judged.now,
-        judged.if_died,
-        judged.now & ~drained,
-    )
-    if not line.now:
-        line.if_empty = destinations.count_if_empty(judged)
-        line.verdict = (
-            ServerVerdict.NONE
-            if line.if_empty
-            else ServerVerdict.NONE_IF_EMPTY
-        )
-        if server.group and judged.capable:
-            line.reason = _excluded_by(server.group)
-        else:
-            line.conflict = destinations.conflict(judged)
-            line.reason = (
-                "" if judged.others else "the fleet has no other host"
-            )
-    elif not line.if_died:
+    line.now, line.if_died = judged.now, judged.if_died
+    line.without = judged.now & ~drained
+    if line.now and not line.if_died:
         line.verdict = ServerVerdict.NONE_IF_DIED
         line.reason = "each other host would use what this one shares"
-    elif not line.without:
+        return
+    if line.without:
+        return
+    if line.now:
         line.verdict = ServerVerdict.NONE_WITHOUT
-        if server.group and judged.capable & ~drained:
-            line.reason = _excluded_by(server.group)
-        else:
-            line.conflict = destinations.conflict(judged, drained)
-            line.reason = (
-                ""
-                if judged.others & ~drained
-                else "every other host is drained"
-            )
-
-
-def _excluded_by(group: ServerGroup) -> str:
-    """Return why a server's group allows none of its possible hosts."""
-    return (
-        f"its server group ({group.policy}) excludes each other host that"
-        " could take it"
-    )
+        no_other = "every other host is drained"
+    else:
+        drained = 0
+        line.if_empty = destinations.count_if_empty(judged)
+        line.verdict = ServerVerdict.NONE_IF_EMPTY
+        if line.if_empty:
+            line.verdict = ServerVerdict.NONE
+        no_other = "the fleet has no other host"
+    if server.group and judged.capable & ~drained:
+        line.reason = (
+            f"its server group ({server.group.policy}) excludes each other"
+            " host that could take it"
+        )
+        return
+    line.conflict = destinations.conflict(judged, drained)
+    if not judged.others & ~drained:
+        line.reason = no_other
 
 
 def _why_not_judged(
@@ -422,11 +401,9 @@ def _why_not_judged(
             f"the fleet has no host {quote(server.host[:LONGEST_NAME])}, on"
             " which it is"
         )
-    lost = (
-        server.group.count_lost(destinations.index.numbers)
-        if server.group
-        else 0
-    )
+    lost = 0
+    if server.group:
+        lost = server.group.count_lost(destinations.index.numbers)
     if lost:
         return (
             f"the hosts of {pluralize(lost, 'member')} of its server group are"
@@ -462,11 +439,8 @@ def _place(
 ) -> HostSum:
     """Place the servers of a host."""
     movable = [each for each in servers if each and each.hosts]
-    placed = (
-        len(together.place(movable, gone))
-        if len(movable) > 1
-        else len(movable)
-    )
-    return HostSum(
-        escape_line(host), len(servers), len(servers) - len(movable), placed
-    )
+    placed = len(movable)
+    if placed > 1:
+        placed = len(together.place(movable, gone))
+    stranded = len(servers) - len(movable)
+    return HostSum(escape_line(host), len(servers), stranded, placed)

@@ -207,7 +207,7 @@ def test_no_more_providers_are_sampled_however_many_there_are(
 def test_progress_is_reported_after_each_response(
     inventories: bool, total: int
 ) -> None:
-    reported: list[tuple[int, int]] = []
+    reported: list[tuple[str, int, int | None]] = []
     with EmbeddedPlacement(fleet_of(20)) as placement:
         read_fleet(
             placement.client,
@@ -215,7 +215,9 @@ def test_progress_is_reported_after_each_response(
             inventories=inventories,
             progress=lambda *each: reported.append(each),
         )
-    assert reported == [(number, total) for number in range(1, total + 1)]
+    assert reported == [
+        ("hosts by trait", number, total) for number in range(1, total + 1)
+    ]
 
 
 def create(placement: EmbeddedPlacement, name: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter_tools.cli import audit_page
-from os_prefilter_tools.cli.audit_page import image_page, server_page
+from os_prefilter_tools.cli.audit_page import render_page
 from os_prefilter_tools.cli.audit_rows import ItemList, Totals
 from os_prefilter_tools.fleet.model import (
     Fleet,
@@ -83,7 +83,7 @@ def _server(name: str, host: str = "host-0", **properties: str) -> Server:
 
 def _images(lines: Any = ()) -> Any:
     return _LXML.document_fromstring(
-        image_page(
+        render_page(
             audit_images(_IMAGES, example_fleet(), _CHANGE), lines
         ).encode()
     )
@@ -96,7 +96,7 @@ def _servers(count: int = 30, lines: Any = ()) -> Any:
     found = audit_servers(
         servers, Destinations(fleet, pipeline_of("image_metadata")), ["host-1"]
     )
-    return _LXML.document_fromstring(server_page(found, lines).encode())
+    return _LXML.document_fromstring(render_page(found, lines).encode())
 
 
 _BOTH = pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_bar_shows_a_verdict_of_one_image_among_many() -> None:
     images = [Image({}, None), *_IMAGES[20:21]]
     found = audit_images(images, example_fleet(), _CHANGE)
     found.lines[-1].names *= 10_000
-    page = _LXML.document_fromstring(image_page(found, []).encode())
+    page = _LXML.document_fromstring(render_page(found, []).encode())
     (bar,) = page.xpath("//*[@class='bar']")
     widths = [float(each.get("width")) for each in bar]
     assert sum(widths) == float(bar.get("viewbox").split()[2])
@@ -192,7 +192,7 @@ def test_each_verdict_has_its_colour(
 ) -> None:
     found = audit_images(_IMAGES[:1], example_fleet(), _CHANGE)
     found.lines[0].verdict = verdict  # type: ignore[assignment]  # The page of servers shows it in the same way.
-    page = _LXML.document_fromstring(image_page(found, []).encode())
+    page = _LXML.document_fromstring(render_page(found, []).encode())
     assert set(page.xpath("//rect/@class")) == {_TONES.get(verdict, "bad")}
 
 
@@ -301,7 +301,7 @@ def test_page_leaves_out_the_least_urgent_rows_above_the_limit_and_says_so(
 ) -> None:
     monkeypatch.setattr(audit_page, "_MOST_ROWS", 3)
     found = audit_images(_IMAGES, example_fleet(), _CHANGE)
-    page = _LXML.document_fromstring(image_page(found, []).encode())
+    page = _LXML.document_fromstring(render_page(found, []).encode())
     assert [len(each) for each in page.xpath("//main//tbody")] == [
         1,
         1,

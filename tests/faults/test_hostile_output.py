@@ -18,7 +18,7 @@ import yaml
 from os_prefilter import Image
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.service import Service
-from os_prefilter_tools.cli.audit_page import Lines, image_page
+from os_prefilter_tools.cli.audit_page import Lines, render_page
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.reader import example_fleet
 from os_prefilter_tools.operators.audit.image_audit import (
@@ -158,7 +158,7 @@ def _page(spell: Spelling) -> str:
         for number, text in enumerate(_TEXTS)
     ]
     change = FilterChange(Service(), pipeline_of("image_metadata"))
-    return image_page(
+    return render_page(
         audit_images(_images(spell), example_fleet(), change), left_out
     )
 

@@ -26,8 +26,8 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing.law import (
-    cloud_of,
     disagreements,
+    options_of,
     pair_cases,
     platform_cases,
     single_cases,
@@ -283,11 +283,11 @@ def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(
     """
     for offered in OFFERED:
         host, step = replace(facts, emulated_architectures=offered), one_in(20)
-        cloud = cloud_of(host)
+        options = options_of(host)
         cases = (
-            *single_cases(cloud),
-            *pair_cases(step=step, cloud=cloud),
-            *platform_cases(step=step, cloud=cloud),
+            *single_cases(options),
+            *pair_cases(step=step, options=options),
+            *platform_cases(step=step, options=options),
         )
         assert list(disagreements(cases, host)) == []
 

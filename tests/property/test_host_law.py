@@ -16,13 +16,13 @@ import pytest
 
 from os_prefilter.hosts.capabilities import REPORTERS, reporter_of
 from os_prefilter.vocabulary import BY_NAME, trait_of_platform
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.testing import reporter_conformance
 from os_prefilter_tools.testing.law import (
     Case,
-    Cloud,
     case_of,
     choices,
-    cloud_of,
+    options_of,
     platform_cases,
     single_cases,
 )
@@ -72,16 +72,18 @@ def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(
     """
     step = one_in(10)
     for number, facts in enumerate(libvirt_hosts()):
-        cases = (*single_cases(cloud_of(facts)), *_i686_cases(cloud_of(facts)))
+        cases = (
+            *single_cases(options_of(facts)),
+            *_i686_cases(options_of(facts)),
+        )
         compare(cases[number % step :: step], facts, record_property)
 
 
 @cache
-def _i686_cases(cloud: Cloud) -> list[Case]:
+def _i686_cases(options: Options) -> list[Case]:
     i686 = (BY_NAME["architecture"], "i686")
     return [
-        case_of((i686, choice), cloud=cloud)
-        for choice in choices(cloud.emulated)
+        case_of((i686, choice), options=options) for choice in choices(options)
     ]
 
 
@@ -93,7 +95,7 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
             compare(
-                _pairs_without(reporter_of(facts).owns, cloud_of(facts)),
+                _pairs_without(reporter_of(facts).owns, options_of(facts)),
                 facts,
                 record_property,
             )
@@ -107,14 +109,16 @@ def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(
     """
     for facts in _FEW:
         compare(
-            _iso_cases(cloud_of(facts)._replace(emulated=frozenset())),
+            _iso_cases(
+                replace(options_of(facts), emulated_architectures=frozenset())
+            ),
             facts,
             record_property,
         )
 
 
 @cache
-def _iso_cases(cloud: Cloud) -> list[Case]:
+def _iso_cases(options: Options) -> list[Case]:
     machine, iso = BY_NAME["machine_type"], (BY_NAME["image_type"], "iso")
     buses = [
         (row, value)
@@ -123,25 +127,23 @@ def _iso_cases(cloud: Cloud) -> list[Case]:
     ]
     machines = [(), *(((machine, family),) for family in machine.values)]
     return [
-        case_of((iso, bus, *of), cloud=cloud)
+        case_of((iso, bus, *of), options=options)
         for bus in buses
         for of in machines
     ]
 
 
 @cache
-def _pairs_without(owned: frozenset[str], cloud: Cloud) -> list[Case]:
+def _pairs_without(owned: frozenset[str], options: Options) -> list[Case]:
     others = [
-        choice
-        for choice in choices(cloud.emulated)
-        if choice[0].name not in owned
+        choice for choice in choices(options) if choice[0].name not in owned
     ]
     pairs = [
         pair
         for pair in combinations(others, 2)
         if pair[0][0] is not pair[1][0]
     ]
-    return [case_of(pair, cloud=cloud) for pair in pairs]
+    return [case_of(pair, options=options) for pair in pairs]
 
 
 @pytest.mark.parametrize("emulated", OFFERED, ids=len)
@@ -152,8 +154,14 @@ def test_whole_requests_are_compared_but_for_an_architecture_that_no_trait_is_of
     at.
     """
     for case in (
-        *single_cases(Cloud(emulated)),
-        *platform_cases(0, one_in(30), Cloud(emulated)),
+        *single_cases(
+            Options(reported_traits=("*",), emulated_architectures=emulated)
+        ),
+        *platform_cases(
+            0,
+            one_in(30),
+            Options(reported_traits=("*",), emulated_architectures=emulated),
+        ),
     ):
         values = [
             value

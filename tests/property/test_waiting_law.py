@@ -44,6 +44,7 @@ from os_prefilter.service.traits_to_report import (
 )
 from os_prefilter.vocabulary import BY_NAME, table
 from os_prefilter.vocabulary.model import Row, Term
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import (
@@ -52,7 +53,6 @@ from os_prefilter_tools.operators.readiness import (
 )
 from os_prefilter_tools.testing.law import (
     Case,
-    Cloud,
     list_requiring_filters,
     single_cases,
 )
@@ -122,7 +122,12 @@ def _excluded(
     hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service
 ) -> list[str]:
     found = []
-    for case in single_cases(Cloud(pipeline.options.emulated_architectures)):
+    for case in single_cases(
+        Options(
+            reported_traits=("*",),
+            emulated_architectures=pipeline.options.emulated_architectures,
+        )
+    ):
         try:
             required = pipeline.apply(deepcopy(case.spec)).requirements
         except RequestRejected:
@@ -189,7 +194,9 @@ def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_h
         _pipeline(fleet, offered, wait=wait) for wait in (True, False)
     )
     compared = 0
-    for case in single_cases(Cloud(offered)):
+    for case in single_cases(
+        Options(reported_traits=("*",), emulated_architectures=offered)
+    ):
         if case.required is None:
             continue
         expected = at_once.apply(deepcopy(case.spec)).requirements
@@ -260,7 +267,9 @@ def test_placement_offers_every_capable_host_while_filters_wait(
     # Requirements of Nova's own never wait.
     asking = [
         case
-        for case in single_cases(Cloud(offered))
+        for case in single_cases(
+            Options(reported_traits=("*",), emulated_architectures=offered)
+        )
         if case.required and case.choices
     ]
     cases = random.sample(

@@ -43,6 +43,7 @@ from os_prefilter.common.errors import (
     UnknownProvider,
     UnknownTraits,
 )
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
 from os_prefilter_tools.fleet.model import (
     Aggregate,
@@ -72,7 +73,7 @@ def read_fleet(
     aggregates: Iterable[Aggregate] = (),
     *,
     inventories: bool = True,
-    progress: Callable[[int, int], object] = lambda _done, _of: None,
+    progress: Progress = no_progress,
 ) -> Fleet:
     """Read the fleet out of a Placement; nothing is changed there.
 
@@ -80,8 +81,7 @@ def read_fleet(
         instance; Placement has UUIDs only
     :param inventories: also read inventories, usage and unnamed aggregates,
         with three requests a provider
-    :param progress: called in this thread with the number of finished requests
-        and of all known ones
+    :param progress: called in this thread after each request
     :raises PlacementError: Placement does not respond, or not as Placement
         does; no request is repeated
     """
@@ -108,7 +108,7 @@ def read_fleet(
         threads = ThreadPoolExecutor(THREADS)
         try:
             for result in threads.map(send, keys):
-                progress(next(done), total)
+                progress("hosts by trait", next(done), total)
                 yield result
         finally:
             threads.shutdown(cancel_futures=True)

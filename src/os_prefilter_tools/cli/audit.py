@@ -8,9 +8,8 @@ Images before and after filters are enabled, servers if they move.
 import argparse
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line
@@ -25,18 +24,20 @@ from os_prefilter_tools.cli.audit_arguments import (
     AuditArguments,
     add_audit_arguments,
 )
-from os_prefilter_tools.cli.audit_page import Lines, image_page, server_page
+from os_prefilter_tools.cli.audit_page import Lines, render_page
 from os_prefilter_tools.cli.audit_rows import first_of
 from os_prefilter_tools.cli.filters_and_hosts import names_in
 from os_prefilter_tools.operators.audit.destinations import Destinations
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.image_audit import (
     BECOMES_UNSCHEDULABLE,
+    Audit,
     FilterChange,
     audit_images,
 )
 from os_prefilter_tools.operators.audit.server_audit import (
     STRANDED,
+    ServerAudit,
     ServerVerdict,
     audit_servers,
 )
@@ -66,17 +67,15 @@ class AuditFilters(Listing):
         left_out = LeftOut()
         with self.context.progress() as progress, _each_warning_once():
             fleet = asked.fleet(
-                self.context,
-                traits_only=True,
-                progress=partial(progress, "hosts by trait"),
+                self.context, traits_only=True, progress=progress
             )
             change = asked.change(fleet, self.context)
-            images, flavors = (
-                asked.read_images(self.context, left_out),
-                asked.flavors(self.context),
-            )
             found = audit_images(
-                images, fleet, change, flavors=flavors, progress=progress
+                asked.read_images(self.context, left_out),
+                fleet,
+                change,
+                flavors=asked.flavors(self.context),
+                progress=progress,
             )
         if not found.images:
             advice = "What 'openstack image list' prints has no properties."
@@ -92,15 +91,9 @@ class AuditFilters(Listing):
             "filters": filters,
             "summary": audit_rows.image_document(found, left_out),
         }
-        lines: Lines = [
-            (
-                (
-                    f"{_describe_filters(asked, change)} Before:"
-                    f" {', '.join(filters['before']) or 'none'}."
-                ),
-                False,
-            )
-        ]
+        before = ", ".join(filters["before"]) or "none"
+        applied = f"{_describe_filters(asked, change)} Before: {before}."
+        lines: Lines = [(applied, False)]
         if not fleet.has_inventories:
             judged = (
                 "Only traits were read: resource classes of hosts are not"
@@ -108,7 +101,7 @@ class AuditFilters(Listing):
             )
             lines.append((judged, bool(fleet.changed_while_read)))
         lines += ((text, False) for text in audit_rows.image_summary(found))
-        self._finish(asked, lines, left_out, partial(image_page, found))
+        self._finish(asked, found, lines, left_out)
         return audit_rows.image_rows(found, only=asked.only, is_csv=is_csv)
 
     def _servers(self, asked: AuditArguments, *, is_csv: bool) -> Rows:
@@ -157,23 +150,15 @@ class AuditFilters(Listing):
         }
         lines: Lines = [(_describe_filters(asked, change), False)]
         if not_read:
-            lines.append(
-                (
-                    (
-                        "Not all servers were read, only the first"
-                        f" {found.servers}: {not_read}"
-                    ),
-                    True,
-                )
+            problem = (
+                "Not all servers were read, only the first"
+                f" {found.servers}: {not_read}"
             )
+            lines.append((problem, True))
         lines += ((text, False) for text in audit_rows.server_summary(found))
-        lines += (
-            (text, True)
-            for text in first_of(
-                "Host filters that may exclude more hosts", host_filters
-            )
-        )
-        self._finish(asked, lines, left_out, partial(server_page, found))
+        what = "Host filters that may exclude more hosts"
+        lines += ((text, True) for text in first_of(what, host_filters))
+        self._finish(asked, found, lines, left_out)
         return audit_rows.server_rows(
             found, only_stranded=asked.only == "unschedulable", is_csv=is_csv
         )
@@ -181,27 +166,20 @@ class AuditFilters(Listing):
     def _finish(
         self,
         asked: AuditArguments,
+        found: Audit | ServerAudit,
         lines: Lines,
         left_out: LeftOut,
-        page: Callable[[Lines], str],
     ) -> None:
         """Write the page, if requested, and print the lines.
 
         Each line has whether it is a warning.
         """
-        lines = [
-            *lines,
-            *(
-                (text, True)
-                for text in first_of(
-                    "Left out", left_out.first, left_out.count
-                )
-            ),
-        ]
+        for text in first_of("Left out", left_out.first, left_out.count):
+            lines.append((text, True))
         if asked.html:
-            text = page([*self.context.notes, *lines])
+            page = render_page(found, [*self.context.notes, *lines])
             write_output(
-                text,
+                page,
                 asked.html,
                 self.app.stdout,
                 force=asked.force,

@@ -45,26 +45,16 @@ class _Section(NamedTuple):
     """How many lines there are; the page has the first ones."""
 
 
-def image_page(found: Audit, lines: Lines) -> str:
-    """Return the page of an audit of images."""
-    return _render("audit_images.html", found, lines)
-
-
-def server_page(found: ServerAudit, lines: Lines) -> str:
-    """Return the page of an audit of servers."""
-    return _render("audit_servers.html", found, lines)
-
-
 def _sections_of(found: Audit | ServerAudit) -> list[_Section]:
     """Return the verdicts that occur, the worst first, and the first lines."""
     sections: list[_Section] = []
     left = _MOST_ROWS
     for verdict, group in groupby(found.lines, key=attrgetter("verdict")):
         lines = list(group)
-        sections.append(
-            _Section(verdict, found.count(verdict), lines[:left], len(lines))
-        )
-        left -= len(sections[-1].lines)
+        number = found.count(verdict)
+        first = lines[:left]
+        sections.append(_Section(verdict, number, first, len(lines)))
+        left -= len(first)
     return sections
 
 
@@ -73,9 +63,8 @@ def _hash_of(text: str) -> str:
 
     It is for the page's Content-Security-Policy.
     """
-    return (
-        f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-    )
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{b64encode(digest).decode()}"
 
 
 def _printable(value: object) -> object:
@@ -84,7 +73,8 @@ def _printable(value: object) -> object:
     return escape_line(value) if type(value) is str else value
 
 
-def _render(template: str, found: Audit | ServerAudit, lines: Lines) -> str:
+def render_page(found: Audit | ServerAudit, lines: Lines) -> str:
+    """Return the page of an audit of images or servers."""
     # Slow to import.
     from jinja2 import (  # noqa: PLC0415
         Environment,
@@ -107,7 +97,9 @@ def _render(template: str, found: Audit | ServerAudit, lines: Lines) -> str:
         for name in ("css", "js")
     )
     environment.filters |= {"pluralize": pluralize, "printable": _printable}
-    return environment.get_template(template).render(
+    what = "images" if isinstance(found, Audit) else "servers"
+    template = environment.get_template(f"audit_{what}.html")
+    return template.render(
         found=found,
         style=style,
         script=script,

@@ -16,6 +16,7 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.osinfo import implied_by
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.routed_networks import FACT as NETWORKS
@@ -114,14 +115,13 @@ class FiltersAndHosts:
         context: Context,
         *,
         traits_only: bool = False,
-        progress: Callable[[int, int], object] = lambda _done, _of: None,
+        progress: Progress = no_progress,
     ) -> Fleet:
         """Return the fleet of a file, of the cloud, or the example.
 
         :param traits_only: read a cloud without inventories: one request for
             each trait, not for each host
-        :param progress: called with the number of these requests that are
-            done, and of all
+        :param progress: called after each of these requests
         :raises DocumentError: if its file is wrong.
         :raises PrefilterError: if the cloud does not respond.
         """

@@ -139,9 +139,7 @@ class RequestArguments:
             )
         if self.example:
             return example_requests()[self.example].request_spec()
-        if self == RequestArguments(
-            None, None, None, None, None, [], [], [], None, None
-        ):
+        if not any(vars(self).values()):
             raise DocumentError(
                 "no request",
                 "give --image, --flavor, --server, --request-spec, --example,"

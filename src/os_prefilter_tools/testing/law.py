@@ -10,7 +10,7 @@ in pairs, and in triples with a platform.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, islice
+from itertools import combinations, islice, product
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
@@ -32,21 +32,16 @@ Choice = tuple[Row, str]
 _EMULATED = ("x86_64", "i686", "aarch64", "armv7l", "s390x", "sparc")
 
 
-class Cloud(NamedTuple):
-    """What requirements depend on apart from the request."""
-
-    emulated: frozenset[str] = frozenset()
-    """The option ``emulated_architectures``."""
-    by_nova: bool = False
-    """True if Nova builds the guests."""
+_PLAIN = Options(reported_traits=("*",))
 
 
-_PLAIN = Cloud()
-
-
-def cloud_of(facts: HostFacts) -> Cloud:
-    """Return the cloud of a host."""
-    return Cloud(facts.emulated_architectures, facts.built_by_nova)
+def options_of(facts: HostFacts) -> Options:
+    """Return the options of a cloud with a host, all of whose traits count."""
+    return replace(
+        _PLAIN,
+        emulated_architectures=facts.emulated_architectures,
+        nova_builds_guests=facts.built_by_nova,
+    )
 
 
 class Case(NamedTuple):
@@ -66,9 +61,8 @@ class Case(NamedTuple):
     """
 
     def __str__(self) -> str:
-        return " ".join(
-            f"{row.name}={value}" for row, value in self.choices
-        ) or str(self.spec.flavor.extra_specs)
+        values = [f"{row.name}={value}" for row, value in self.choices]
+        return " ".join(values) or str(self.spec.flavor.extra_specs)
 
 
 @cache
@@ -88,16 +82,16 @@ def list_requiring_filters() -> tuple[str, ...]:
 
 
 @cache
-def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
+def choices(options: Options) -> tuple[Choice, ...]:
     """Return each value of each row that filters require.
 
     Also return those of the bundled configuration templates.
-
-    :param emulated: the option ``emulated_architectures``
     """
-    rows = Options(emulated_architectures=emulated).rows
     return tuple(
-        (row, value) for row in rows if row.required_by for value in row.values
+        (row, value)
+        for row in options.rows
+        if row.required_by
+        for value in row.values
     )
 
 
@@ -115,16 +109,14 @@ def spec_with(
             specs[row.extra_spec] = value
         else:
             disk_format = value
-    return RequestSpec(
-        Flavor(vcpus=1, memory_mb=512, extra_specs=specs),
-        Image(properties, disk_format=disk_format),
-    )
+    flavor = Flavor(vcpus=1, memory_mb=512, extra_specs=specs)
+    return RequestSpec(flavor, Image(properties, disk_format))
 
 
 def case_of(
     some: tuple[Choice, ...],
     extra_specs: Mapping[str, str] | None = None,
-    cloud: Cloud = _PLAIN,
+    options: Options = _PLAIN,
 ) -> Case:
     """Return a request for these values, with all that is required.
 
@@ -132,7 +124,7 @@ def case_of(
     """
     spec = spec_with(some, extra_specs)
     try:
-        decision = _pipeline(cloud).apply(spec)
+        decision = _pipeline(options).apply(spec)
         from_request = requirements_without_filters(Request(spec))
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
@@ -147,46 +139,30 @@ def case_of(
 
 
 @cache
-def _pipeline(cloud: Cloud) -> Service:
-    options = Options(
-        reported_traits=("*",),
-        emulated_architectures=cloud.emulated,
-        nova_builds_guests=cloud.by_nova,
-    )
-    return replace(
-        Service.from_names(*list_requiring_filters(), options=options),
-        remark=remarks_in_nova,
-    )
+def _pipeline(options: Options) -> Service:
+    filters = list_requiring_filters()
+    service = Service.from_names(*filters, options=options)
+    return replace(service, remark=remarks_in_nova)
 
 
 @cache
-def single_cases(cloud: Cloud = _PLAIN) -> tuple[Case, ...]:
+def single_cases(options: Options = _PLAIN) -> tuple[Case, ...]:
     """Return each value alone, and with each device that a flavor names.
 
     The flavor names the device by its trait.
     """
-    explicit = [
-        case_of(
-            (),
-            {**resources, f"trait{suffix}:{row.values['true'].trait}": rule},
-            cloud=cloud,
-        )
-        for row in table()
-        if row.boolean and row.values["true"].trait
-        for suffix, resources in (
-            ("", {}),
-            ("1", {"resources1:VCPU": "1"}),
-            ("2", {"resources2:VGPU": "1"}),
-        )
-        for rule in ("required", "forbidden")
-    ]
-    return (
-        *(
-            case_of((choice,), cloud=cloud)
-            for choice in choices(cloud.emulated)
-        ),
-        *explicit,
-    )
+    cases = [case_of((each,), None, options) for each in choices(options)]
+    groups: dict[str, dict[str, str]] = {
+        "": {},
+        "1": {"resources1:VCPU": "1"},
+        "2": {"resources2:VGPU": "1"},
+    }
+    traits = [row.values["true"].trait for row in table() if row.boolean]
+    for trait, suffix in product(filter(None, traits), groups):
+        for rule in ("required", "forbidden"):
+            extra_specs = {**groups[suffix], f"trait{suffix}:{trait}": rule}
+            cases.append(case_of((), extra_specs, options))
+    return tuple(cases)
 
 
 @cache
@@ -194,7 +170,7 @@ def pair_cases(
     owned: frozenset[str] | None = None,
     first: int = 0,
     step: int = 1,
-    cloud: Cloud = _PLAIN,
+    options: Options = _PLAIN,
 ) -> tuple[Case, ...]:
     """Return each two values of different rows.
 
@@ -203,17 +179,17 @@ def pair_cases(
     :param step: return each ``step``-th one from there
     """
     pairs = []
-    for pair in combinations(choices(cloud.emulated), 2):
+    for pair in combinations(choices(options), 2):
         row, other = pair[0][0], pair[1][0]
         is_owned = owned is None or row.name in owned or other.name in owned
         if row is not other and is_owned:
             pairs.append(pair)
-    return tuple(case_of(pair, cloud=cloud) for pair in pairs[first::step])
+    return tuple(case_of(pair, None, options) for pair in pairs[first::step])
 
 
 @cache
 def platform_cases(
-    first: int = 0, step: int = 1, cloud: Cloud = _PLAIN
+    first: int = 0, step: int = 1, options: Options = _PLAIN
 ) -> tuple[Case, ...]:
     """Return each value on each machine type of emulated architectures.
 
@@ -222,33 +198,26 @@ def platform_cases(
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
     """
-    machine, emulation = (
-        row_named("machine_type"),
-        row_named("emulation_architecture"),
-    )
+    machine = row_named("machine_type")
+    emulation = row_named("emulation_architecture")
     offered = [
         choice
-        for choice in choices(cloud.emulated)
+        for choice in choices(options)
         if choice[0] is emulation and choice[1] in _EMULATED
     ]
-    platforms: list[tuple[Choice, ...]] = [
-        ((machine, family), each)
-        for family in machine.values
-        for each in offered
-    ]
+    families = [(machine, family) for family in machine.values]
+    platforms: list[tuple[Choice, ...]] = [*product(families, offered)]
     # A guest whose image names it has a default machine type of its own.
     i686 = (row_named("architecture"), "i686")
     platforms += [(i686,), *((i686, each) for each in offered)]
     triples = (
         (*platform, choice)
         for platform in platforms
-        for choice in choices(cloud.emulated)
+        for choice in choices(options)
         if choice[0] not in (platform[0][0], emulation)
     )
-    return tuple(
-        case_of(triple, cloud=cloud)
-        for triple in islice(triples, first, None, step)
-    )
+    some = islice(triples, first, None, step)
+    return tuple(case_of(triple, None, options) for triple in some)
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
@@ -265,15 +234,13 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
             refused = [str(item) for item in unsupported(case.spec, facts)]
         except RequestRejected as error:
             refused = [str(error)]
-        missing = (
-            ["rejected"]
-            if case.required is None
-            else [
+        missing = ["rejected"]
+        if case.required is not None:
+            missing = [
                 name if wanted else f"!{name}"
                 for name, wanted in case.required
                 if traits.get(name, False) != wanted
             ]
-        )
         if bool(refused) != bool(missing) and (missing or case.is_complete):
             # The host lacks a trait that means more than the value of the
             # request.

@@ -28,8 +28,8 @@ from os_prefilter_tools.testing.checks import (
 )
 from os_prefilter_tools.testing.law import (
     Case,
-    cloud_of,
     disagreements,
+    options_of,
     pair_cases,
     platform_cases,
     single_cases,
@@ -233,16 +233,14 @@ class _Laws:
 
         Of two values, one is of a row that it owns.
         """
-        first, cloud = self.hosts.index(facts) % self.one_in, cloud_of(facts)
-        compare(single_cases(cloud), facts, record_property)
-        compare(
-            pair_cases(self.reporter.owns, first, self.one_in, cloud),
-            facts,
-            record_property,
-        )
-        compare(
-            platform_cases(first, self.one_in, cloud), facts, record_property
-        )
+        first = self.hosts.index(facts) % self.one_in
+        options = options_of(facts)
+        compare(single_cases(options), facts, record_property)
+        owned = self.reporter.owns
+        pairs = pair_cases(owned, first, self.one_in, options)
+        compare(pairs, facts, record_property)
+        triples = platform_cases(first, self.one_in, options)
+        compare(triples, facts, record_property)
 
 
 def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:

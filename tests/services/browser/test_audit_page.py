@@ -19,7 +19,7 @@ import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
-from os_prefilter_tools.cli.audit_page import image_page, server_page
+from os_prefilter_tools.cli.audit_page import render_page
 from os_prefilter_tools.fleet.model import (
     Fleet,
     Inventory,
@@ -121,7 +121,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "audit.html"
     path.write_text(
-        image_page(
+        render_page(
             hostile_audit(),
             [("line 3: <img src=x onerror=window.hacked=1>", True)],
         ),
@@ -166,7 +166,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     audited = audit_servers(listed, Destinations(FLEET, pipeline), ["none"])
     path = tmp_path_factory.mktemp("page") / "servers.html"
     path.write_text(
-        server_page(audited, [(name, False) for name in HOSTILE[:2]]),
+        render_page(audited, [(name, False) for name in HOSTILE[:2]]),
         encoding="utf-8",
     )
     return path
@@ -290,7 +290,7 @@ def test_longest_trait_is_on_one_line(
         [Server(request, "all", uuid="1")], Destinations(FLEET, pipeline_of())
     )
     path = tmp_path / "page.html"
-    path.write_text(server_page(audited, []), encoding="utf-8")
+    path.write_text(render_page(audited, []), encoding="utf-8")
     show(driver, path, width=width)
     text, lines = driver.execute_script("""
         const code = document.querySelector('td code');
@@ -314,7 +314,7 @@ def many(tmp_path: Path, count: int) -> Path:
     ]
     found = replace(found, lines=tuple(lines), images=count)
     path = tmp_path / "many.html"
-    path.write_text(image_page(found, []), encoding="utf-8")
+    path.write_text(render_page(found, []), encoding="utf-8")
     return path
 
 
@@ -367,7 +367,7 @@ def test_print_has_the_names_that_a_cell_folds(
     ]
     path = tmp_path / "page.html"
     path.write_text(
-        image_page(audit_images(images, FLEET, CHANGE), []), encoding="utf-8"
+        render_page(audit_images(images, FLEET, CHANGE), []), encoding="utf-8"
     )
     show(driver, path)
     folded = "return document.querySelectorAll('details:not([open])').length"

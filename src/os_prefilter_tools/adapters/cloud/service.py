@@ -59,15 +59,13 @@ class CloudService:
             )
         return document
 
-    def send(self, method: str, path: str, body: object = None) -> None:
+    def send(self, method: str, path: str, body: object) -> None:
         """Send a request that changes something.
 
         :param body: sent as JSON, if it is not None
         :raises CloudError: no response, or a status that does not mean success
         """
-        self._request(
-            method, path, _WRITTEN, **({} if body is None else {"json": body})
-        )
+        self._request(method, path, _WRITTEN, json=body)
 
     def _request(
         self, method: str, path: str, good: Collection[int], **options: Any

@@ -381,25 +381,22 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
             " some releases start counts as yes. Give --nova-release N, or"
             f" --alone for {ours}."
         )
-    return tuple(filter(None, (found, _describe_too_old(facts))))
-
-
-def _describe_too_old(facts: LibvirtFacts) -> str:
-    """Return a sentence if the host's libvirt or QEMU is too old for Nova."""
     needs = NOVA_RELEASES.get(facts.nova_release or 0)
     if needs is None or not facts.built_by_nova:
-        return ""
-    older = facts.list_older(needs.libvirt, needs.qemu)
-    if not older:
-        return ""
-    old = " and ".join(
-        f"{what} {found} is older than {oldest}"
-        for what, found, oldest in older
+        return (found,)
+    too_old = [
+        f"{what} {version} is older than {oldest}"
+        for what, version, oldest in facts.list_older(
+            needs.libvirt, needs.qemu
+        )
+    ]
+    if not too_old:
+        return (found,)
+    problem = (
+        f"{' and '.join(too_old)}: nova-compute of Nova {facts.nova_release}"
+        " does not start here."
     )
-    return (
-        f"{old}: nova-compute of Nova {facts.nova_release} does not start"
-        " here."
-    )
+    return found, problem
 
 
 def _release(text: str) -> int:

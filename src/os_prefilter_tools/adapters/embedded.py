@@ -73,11 +73,9 @@ _CONSUMER_OWNER = "os-prefilter"
 _GLOBALS = threading.RLock()
 # They log the traceback of each error of an application, and of each error of
 # its database.
-_LOGGERS = tuple(
-    map(
-        logging.getLogger,
-        ("placement.fault_wrap", "oslo_db.sqlalchemy.exc_filters"),
-    )
+_LOGGERS = (
+    logging.getLogger("placement.fault_wrap"),
+    logging.getLogger("oslo_db.sqlalchemy.exc_filters"),
 )
 
 LOG = get_logger(__name__)
@@ -88,11 +86,8 @@ class EmbeddedPlacementFailed(errors.PlacementUnavailable):
 
     def __init__(self, what: str, fault: BaseException) -> None:
         reason = escape_line(" ".join(str(fault).split()).rstrip("."))
-        reason = (
-            f"{type(fault).__name__}: {reason[:_DETAIL_LENGTH]}"
-            if reason
-            else type(fault).__name__
-        )
+        kind = type(fault).__name__
+        reason = f"{kind}: {reason[:_DETAIL_LENGTH]}" if reason else kind
         errors.PlacementError.__init__(
             self,
             f"The Placement inside this process failed at {what}: {reason}."
@@ -273,14 +268,15 @@ def _insert(connection: Any, fleet: Fleet) -> None:
         {uuid for provider in fleet.walk() for uuid in provider.aggregates}
     )
     aggregates = _ids_of(connection, models.PlacementAggregate.uuid, in_use)
-    owner = {
-        "project_id": _ids_of(
-            connection, models.Project.external_id, [_CONSUMER_OWNER]
-        )[_CONSUMER_OWNER],
-        "user_id": _ids_of(
-            connection, models.User.external_id, [_CONSUMER_OWNER]
-        )[_CONSUMER_OWNER],
-    }
+    owner = {}
+    for column, model in (
+        ("project_id", models.Project),
+        ("user_id", models.User),
+    ):
+        ids_of_owners = _ids_of(
+            connection, model.external_id, [_CONSUMER_OWNER]
+        )
+        owner[column] = ids_of_owners[_CONSUMER_OWNER]
     providers = fleet.walk()
     while some := list(islice(providers, _AT_ONCE)):
         inventories, provider_traits, members, consumers, allocations = (

@@ -28,7 +28,7 @@ _ONLY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ItemList:
     """A line of a summary: how many items there are, and the first ones."""
 

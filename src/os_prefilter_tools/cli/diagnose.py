@@ -27,7 +27,6 @@ from os_prefilter.common.quoting import (
     join_first_names,
     pluralize,
 )
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.options import TraitScope
 from os_prefilter_agent.cli.context import Context, add_repeatable, values_of
 from os_prefilter_agent.cli.listing import Rows
@@ -39,7 +38,6 @@ from os_prefilter_tools.cli.request_arguments import (
 )
 from os_prefilter_tools.fleet.demand import (
     AGGREGATE,
-    POLICY,
     RESOURCE,
     Condition,
 )
@@ -63,7 +61,6 @@ _COLUMNS = (
 )
 _ERROR = 1
 # The usual scopes of resources and traits are not printed.
-_PLAIN = (ROOT, UNSUFFIXED)
 _MOST_NAMES = 5
 _MOST_LINES = 20
 _MOST_SETS = 5
@@ -223,17 +220,15 @@ class DiagnoseRequest(RequestListing):
         return 0
 
     def _row(self, finding: result.Finding) -> tuple[Any, ...]:
-        counts = (
-            finding.hosts_lacking,
-            finding.hosts_lacking_only_this,
-            finding.candidates_without_it,
-        )
-        first = (
+        return (
             finding.number,
             self._describe(finding.condition),
             f"{finding.by}: {finding.because}",
+            finding.hosts_lacking,
+            finding.hosts_lacking_only_this,
+            finding.candidates_without_it,
+            finding.state,
         )
-        return (*first, *counts, finding.state)
 
     def _describe(self, condition: Condition) -> str:
         text = str(condition)
@@ -244,11 +239,9 @@ class DiagnoseRequest(RequestListing):
                 self._names.get(name, name) for name in condition.names
             )
             text = f"in {'one' if condition.wanted else 'none'} of {names}"
-        elif condition.kind == POLICY:
-            text = f"group_policy={condition}"
-        if condition.scope in _PLAIN:
+        if not condition.suffix:
             return escape_line(text)
-        suffixes = condition.scope.split(",")
+        suffixes = condition.suffix.split(",")
         groups = join_first_names(suffixes, _MOST_NAMES)
         if len(suffixes) > 1:
             groups = f"each of {groups}"

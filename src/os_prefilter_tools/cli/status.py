@@ -90,6 +90,18 @@ _NOT_CHECKED = Result(
 )
 
 
+def _failing(check: Callable[["Checks"], Result]) -> Callable[..., Result]:
+    """Make an error of ours the failure of a check."""
+
+    def run(checks: "Checks") -> Result:
+        try:
+            return check(checks)
+        except PrefilterError as error:
+            return Result(Code.FAILURE, str(error))
+
+    return run
+
+
 class Checks(upgradecheck.UpgradeCommands):
     """The checks, in order: later ones need what the first ones read."""
 
@@ -98,13 +110,6 @@ class Checks(upgradecheck.UpgradeCommands):
         self._service: Service | None = None
         self._placement: PlacementClient | None = None
         self._known: frozenset[str] = frozenset()
-
-    def _run(self, check: Callable[["Checks"], Result]) -> Result:
-        """Run a check; an error of ours is its failure."""
-        try:
-            return check(self)
-        except PrefilterError as error:
-            return Result(Code.FAILURE, str(error))
 
     def _get_details(self, upgrade_check_result: Result) -> str | None:
         """Wrap the text, but not within the name of a command or option.
@@ -119,11 +124,10 @@ class Checks(upgradecheck.UpgradeCommands):
         )
         return "\n".join(lines) or None
 
+    @_failing
     def _configuration(self) -> Result:
-        logger, handler = (
-            logging.getLogger("os_prefilter"),
-            BufferingHandler(sys.maxsize),
-        )
+        logger = logging.getLogger("os_prefilter")
+        handler = BufferingHandler(sys.maxsize)
         handler.setLevel(logging.WARNING)
         logger.addHandler(handler)
         try:
@@ -145,6 +149,7 @@ class Checks(upgradecheck.UpgradeCommands):
             else Result(Code.SUCCESS, enabled)
         )
 
+    @_failing
     def _entry_point(self) -> Result:
         found = available_filters(self._conf, self._where())
         option = "[filter_scheduler] available_filters"
@@ -176,6 +181,7 @@ class Checks(upgradecheck.UpgradeCommands):
             return Result(Code.WARNING, text)
         return Result(Code.SUCCESS)
 
+    @_failing
     def _placement_api(self) -> Result:
         client = client_from(self._conf, self._where())
         try:
@@ -204,6 +210,7 @@ class Checks(upgradecheck.UpgradeCommands):
         self._placement = client
         return Result(Code.SUCCESS, f"Microversions up to {newest}.")
 
+    @_failing
     def _traits(self) -> Result:
         if not self._service or not self._placement:
             return _NOT_CHECKED
@@ -251,6 +258,7 @@ class Checks(upgradecheck.UpgradeCommands):
             else Result(Code.SUCCESS)
         )
 
+    @_failing
     def _reports(self) -> Result:
         if not self._service or not self._placement:
             return _NOT_CHECKED
@@ -293,6 +301,7 @@ class Checks(upgradecheck.UpgradeCommands):
         )
         return Result(Code.WARNING, " ".join((*said, advice)))
 
+    @_failing
     def _versions(self) -> Result:
         try:
             nova = version("nova")
@@ -341,12 +350,12 @@ class Checks(upgradecheck.UpgradeCommands):
         return options.wait_for_reports and not each.nova_style
 
     _upgrade_checks = (
-        ("Configuration", (_run, {"check": _configuration})),
-        ("Entry point", (_run, {"check": _entry_point})),
-        ("Placement API", (_run, {"check": _placement_api})),
-        ("Traits in Placement", (_run, {"check": _traits})),
-        ("Reports", (_run, {"check": _reports})),
-        ("Versions", (_run, {"check": _versions})),
+        ("Configuration", _configuration),
+        ("Entry point", _entry_point),
+        ("Placement API", _placement_api),
+        ("Traits in Placement", _traits),
+        ("Reports", _reports),
+        ("Versions", _versions),
     )
 
 

@@ -58,6 +58,8 @@ class Condition(NamedTuple):
         if self.kind == TREE:
             kind = "same_subtree" if self.scope == ROOT else "in_tree"
             return f"{kind}={','.join(self.names)}"
+        if self.kind == POLICY:
+            return f"group_policy={self.names[0]}"
         return ("" if self.wanted else "!") + "|".join(self.names)
 
     @property

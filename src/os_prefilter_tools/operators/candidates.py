@@ -2,17 +2,21 @@
 
 """Query Placement for the hosts that remain for a request."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.common.errors import MalformedRequest, RequestRejected
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import Query, query_of, query_string
 from os_prefilter.service import Service
 from os_prefilter.service.known_traits import find_unknown
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.placement.client import (
+        Candidates,
+        PlacementClient,
+    )
 
 _NO_GROUP_POLICY = (
     "Several request groups need a policy: set the flavor extra spec"
@@ -25,7 +29,7 @@ class CandidatesFound(NamedTuple):
     """A query, and the candidates that Placement returned for it."""
 
     query: str
-    candidates: Candidates
+    candidates: "Candidates"
     created: tuple[str, ...] = ()
     """Required traits that Placement did not know and that were created."""
     unknown: tuple[str, ...] = ()
@@ -37,24 +41,8 @@ class CandidatesFound(NamedTuple):
     """Parts of the request that are not required, or not yet, and why."""
 
 
-class Placement(Protocol):
-    """The methods used of a Placement client.
-
-    See :class:`os_prefilter.adapters.placement.client.PlacementClient`.
-    """
-
-    def allocation_candidates(self, query: str) -> Candidates:
-        """Return the candidates for a query string."""
-
-    def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Create the traits that do not exist, and return them."""
-
-    def traits(self) -> frozenset[str]:
-        """Return all traits."""
-
-
 def find_candidates(
-    request_spec: Any, service: Service, placement: Placement
+    request_spec: Any, service: Service, placement: "PlacementClient"
 ) -> CandidatesFound:
     """Apply the service to the request, and ask Placement.
 
@@ -68,7 +56,7 @@ def find_candidates(
 def ask_placement(
     query: Query,
     decision: Decision,
-    placement: Placement,
+    placement: "PlacementClient",
     limit: int | None = None,
     *,
     live: bool = False,
@@ -107,6 +95,10 @@ def ask_placement(
         missing = find_unknown(decision.requirements, placement.traits())
         unknown = sorted({item.trait for item in missing if item.required})
         if unknown:
+            from os_prefilter.adapters.placement.client import (  # noqa: PLC0415
+                Candidates,
+            )
+
             none = Candidates((), {}, 0)
             text = query_string(query, limit)
             return CandidatesFound(text, none, (), tuple(unknown), notes)

@@ -13,7 +13,7 @@ from os_prefilter.request.spec import Flavor, Image, RequestSpec
 _FILE = "requests.yaml"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Example:
     """A realistic request."""
 

@@ -43,7 +43,7 @@ class NotReconfigurable(RequestRejected):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """The changes to a node."""
 

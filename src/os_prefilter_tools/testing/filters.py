@@ -37,6 +37,7 @@ from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter.vocabulary.options import Options
+from os_prefilter_tools.operators.offer.offered_values import spec_with
 from os_prefilter_tools.testing import generated
 from os_prefilter_tools.testing.builders import (
     ALL_REPORTED,
@@ -49,7 +50,7 @@ from os_prefilter_tools.testing.checks import (
     fail,
     forbid_io,
 )
-from os_prefilter_tools.testing.law import choices, spec_with
+from os_prefilter_tools.testing.law import choices
 
 # The same requests at each run, as many as hypothesis' profile says: a filter
 # that conforms today does so tomorrow.
@@ -112,7 +113,7 @@ def filter_conformance(
         "requests": [
             *some * 200,
             *(
-                spec_with((choice,))
+                spec_with((choice,), {})
                 for choice in choices(_OF_ALL_ARCHITECTURES)
             ),
         ],

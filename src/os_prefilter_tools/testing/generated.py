@@ -28,17 +28,15 @@ A filter does not refuse it.
 
 _LEFT_OUT = object()
 _ODD_TEXTS = (
-    *(
-        "",
-        " ",
-        "%s%n{0}",
-        "a\nb",
-        "\x00\x1b[2J",
-        "\u202etxt.exe",
-        "\ud800",
-        "\uff34\uff32\uff35\uff25",
-        "CUSTOM_X",
-    ),
+    "",
+    " ",
+    "%s%n{0}",
+    "a\nb",
+    "\x00\x1b[2J",
+    "\u202etxt.exe",
+    "\ud800",
+    "\uff34\uff32\uff35\uff25",
+    "CUSTOM_X",
     "A" * 20_000,
 )
 _SCALARS: st.SearchStrategy[Any] = (

@@ -19,12 +19,13 @@ from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.query import requirements_without_filters
 from os_prefilter.request.remarks import remarks_in_nova
-from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.spec import RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
+from os_prefilter_tools.operators.offer.offered_values import spec_with
 
 Choice = tuple[Row, str]
 """A row and one of its values."""
@@ -95,24 +96,6 @@ def choices(options: Options) -> tuple[Choice, ...]:
     )
 
 
-def spec_with(
-    some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None
-) -> RequestSpec:
-    """Return a request for these values."""
-    properties: dict[str, object] = {}
-    specs = dict(extra_specs or {})
-    disk_format = None
-    for row, value in some:
-        if row.image_property:
-            properties[row.image_property] = value
-        elif row.extra_spec:
-            specs[row.extra_spec] = value
-        else:
-            disk_format = value
-    flavor = Flavor(vcpus=1, memory_mb=512, extra_specs=specs)
-    return RequestSpec(flavor, Image(properties, disk_format))
-
-
 def case_of(
     some: tuple[Choice, ...],
     extra_specs: Mapping[str, str] | None = None,
@@ -122,12 +105,12 @@ def case_of(
 
     By the filters and Nova's own translation.
     """
-    spec = spec_with(some, extra_specs)
+    spec = spec_with(some, extra_specs or {})
     try:
         decision = _pipeline(options).apply(spec)
         from_request = requirements_without_filters(Request(spec))
     except RequestRejected:
-        return Case(some, spec_with(some, extra_specs), None)
+        return Case(some, spec_with(some, extra_specs or {}), None)
     items = (
         item
         for item in (*decision.requirements, *from_request)
@@ -135,7 +118,9 @@ def case_of(
     )
     required = tuple({(item.trait, item.required) for item in items})
     notes = (note for run in decision.runs for note in run.notes)
-    return Case(some, spec_with(some, extra_specs), required, not any(notes))
+    return Case(
+        some, spec_with(some, extra_specs or {}), required, not any(notes)
+    )
 
 
 @cache

@@ -135,6 +135,11 @@ def _hosts(compute: CloudService) -> Iterator[Any]:
                 each["uuid"]: SimpleNamespace(**each)
                 for each in row["servers"]
             }
+            service = {
+                "host": host,
+                "disabled": row["status"] != "enabled",
+                "forced_down": row["state"] != "up",
+            }
             yield _Host(
                 **{name: row[name] for name in _SHOWN},
                 host=host,
@@ -143,11 +148,7 @@ def _hosts(compute: CloudService) -> Iterator[Any]:
                 instances=instances,
                 num_instances=row["running_vms"],
                 aggregates=[each for each in aggregates if host in each.hosts],
-                service={
-                    "host": host,
-                    "disabled": row["status"] != "enabled",
-                    "forced_down": row["state"] != "up",
-                },
+                service=service,
             )
     except (KeyError, TypeError, ValueError) as error:
         raise unexpected(
@@ -183,6 +184,16 @@ def _spec(
     devices = []
     if "pci_passthrough:alias" in flavor.extra_specs:
         devices.append(objects.InstancePCIRequest(count=1))
+    hints = {
+        name: list(values) for name, values in request.scheduler_hints.items()
+    }
+    unset = (
+        "ignore_hosts",
+        "force_hosts",
+        "force_nodes",
+        "retry",
+        "requested_destination",
+    )
     return objects.RequestSpec(
         instance_uuid=server.lower(),
         image=novas_image,
@@ -190,23 +201,12 @@ def _spec(
         numa_topology=hardware.numa_get_constraints(novas_flavor, novas_image),
         pci_requests=objects.InstancePCIRequests(requests=devices),
         instance_group=_group(compute, request.scheduler_hints, hosts),
-        scheduler_hints={
-            name: list(values)
-            for name, values in request.scheduler_hints.items()
-        },
+        scheduler_hints=hints,
         project_id=request.project_id,
         availability_zone=request.availability_zone,
         num_instances=1,
         requested_resources=[],
-        **dict.fromkeys(
-            (
-                "ignore_hosts",
-                "force_hosts",
-                "force_nodes",
-                "retry",
-                "requested_destination",
-            )
-        ),
+        **dict.fromkeys(unset),
     )
 
 
@@ -214,11 +214,9 @@ def _group(
     compute: CloudService, hints: Mapping[str, Any], hosts: Collection[Any]
 ) -> Any:
     group, *_ = hints.get("group") or [""]
-    found: Any = (
-        compute.find(f"/os-server-groups/{group}", _MICROVERSION)
-        if is_hyphenated_uuid(group)
-        else None
-    )
+    found: Any = None
+    if is_hyphenated_uuid(group):
+        found = compute.find(f"/os-server-groups/{group}", _MICROVERSION)
     if not found:
         return None
     try:

@@ -56,16 +56,14 @@ _NOT_FOUND = 404
 # Cinder keeps these fields of the image among its properties.
 _VOLUME_FIELDS = frozenset(
     (
-        *(
-            "image_id",
-            "image_name",
-            "checksum",
-            "container_format",
-            "disk_format",
-            "min_disk",
-            "min_ram",
-            "size",
-        ),
+        "image_id",
+        "image_name",
+        "checksum",
+        "container_format",
+        "disk_format",
+        "min_disk",
+        "min_ram",
+        "size",
         "signature_verified",
     )
 )
@@ -157,7 +155,8 @@ def servers(
         connection,
         CloudService(connection, "block_storage").rows(_VOLUMES, "volumes"),
     )
-    groups, ports = _Groups(connection), _Ports(connection)
+    groups = _Groups(connection)
+    needs, unknown = _needs_of_servers(connection)
     for row in CloudService(connection, "compute").rows(
         _LISTING, "servers", _microversion(connection)
     ):
@@ -165,18 +164,18 @@ def servers(
             server = _server(row)
             _add_place(server, row)
             groups.add_to(server, row)
-            ports.add_to(server)
         except CloudError as error:
             broken(str(error))
             continue
+        of_ports = dict.fromkeys(needs.get(server.uuid, ()))
+        server.not_judged = (*server.not_judged, *of_ports)
+        server.unknown = server.unknown or unknown
         try:
             _add_image(server, row, found_images, found_volumes)
         except CloudError as error:
-            what = (
-                "the image of its root volume"
-                if server.request.is_bfv
-                else "its image"
-            )
+            what = "its image"
+            if server.request.is_bfv:
+                what = "the image of its root volume"
             server.unknown = f"{what} is not known: {error}"
         yield server
 
@@ -190,9 +189,7 @@ class _Groups:
         """
         self._unknown = ""
         try:
-            for row in _pages(
-                CloudService(connection, "compute"), _microversion(connection)
-            ):
+            for row in _pages(connection):
                 self._add(row)
         except CloudError as error:
             self._unknown = f"its server group is not known: {error}"
@@ -208,18 +205,12 @@ class _Groups:
         try:
             # Before microversion 2.64, there is a list of one policy, and no
             # rules.
-            policy = (
-                row["policy"]
-                if "policy" in row
-                else next(iter(row["policies"]), None)
-            )
-            group = ServerGroup.of(
-                str(row["id"]),
-                policy,
-                row.get("rules"),
-                frozenset(row["members"]),
-            )
-            self._of.update(dict.fromkeys(row["members"], group))
+            policies = [row["policy"]] if "policy" in row else row["policies"]
+            policy = next(iter(policies), None)
+            members = frozenset(row["members"])
+            uuid = str(row["id"])
+            group = ServerGroup.of(uuid, policy, row.get("rules"), members)
+            self._of.update(dict.fromkeys(members, group))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise unexpected("Nova, a server group", row) from error
 
@@ -241,16 +232,17 @@ class _Groups:
             )
 
 
-def _pages(compute: CloudService, microversion: str) -> Iterator[Any]:
+def _pages(connection: Any) -> Iterator[Any]:
     """Yield the server groups.
 
     Their listing has no links to its next page, and no marker.
     """
+    compute = CloudService(connection, "compute")
+    microversion = _microversion(connection)
     offset = 0
     while True:
-        rows = compute.get(f"{_GROUPS}&offset={offset}", microversion).get(
-            "server_groups"
-        )
+        page = compute.get(f"{_GROUPS}&offset={offset}", microversion)
+        rows = page.get("server_groups")
         if not isinstance(rows, list) or not all(
             isinstance(row, dict) for row in rows
         ):
@@ -261,40 +253,26 @@ def _pages(compute: CloudService, microversion: str) -> Iterator[Any]:
         offset += len(rows)
 
 
-class _Ports:
-    """What the ports of servers require of hosts, as Neutron shows them."""
+def _needs_of_servers(connection: Any) -> tuple[dict[str, list[str]], str]:
+    """Return what the ports of servers require of hosts, as Neutron shows them.
 
-    def __init__(self, connection: Any) -> None:
-        self._needs: dict[str, list[str]] = {}
-        """UUID of a server -> what its ports require, apart from networks."""
-        self._unknown = ""
-        try:
-            for row in CloudService(connection, "network").rows(
-                _PORTS, "ports"
-            ):
-                self._add(row)
-        except CloudError as error:
-            self._unknown = f"its ports are not known: {error}"
-
-    def _add(self, row: Any) -> None:
-        try:
-            vnic_type, resources = (
-                row.get("binding:vnic_type") or "normal",
-                row.get("resource_request"),
-            )
-            needs = needs_of_ports([vnic_type], has_resources=bool(resources))
+    :return: UUID of a server -> what its ports require, apart from networks; and
+        why that is not known, or empty
+    """
+    found: dict[str, list[str]] = {}
+    row: Any = None
+    try:
+        for row in CloudService(connection, "network").rows(_PORTS, "ports"):
+            vnic_type = row.get("binding:vnic_type") or "normal"
+            has_resources = bool(row.get("resource_request"))
+            needs = needs_of_ports([vnic_type], has_resources=has_resources)
             if needs:
-                self._needs.setdefault(row["device_id"], []).extend(needs)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise unexpected("Neutron, a port", row) from error
-
-    def add_to(self, server: Server) -> None:
-        """Add to a server what its ports require of a host."""
-        server.not_judged = (
-            *server.not_judged,
-            *dict.fromkeys(self._needs.get(server.uuid, ())),
-        )
-        server.unknown = server.unknown or self._unknown
+                found.setdefault(row["device_id"], []).extend(needs)
+    except (CloudError, KeyError, TypeError, AttributeError) as error:
+        if not isinstance(error, CloudError):
+            error = unexpected("Neutron, a port", row)
+        return found, f"its ports are not known: {error}"
+    return found, ""
 
 
 class _Resources(Generic[_T]):

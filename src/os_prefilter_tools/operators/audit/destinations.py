@@ -27,7 +27,6 @@ from os_prefilter.request.spec import Destination, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter_tools.fleet.demand import (
     AGGREGATE,
-    POLICY,
     RESOURCE,
     TRAIT,
     Condition,
@@ -298,10 +297,6 @@ class Destinations:
                 for uuid in item.names
             ]
             text = f"{'' if item.wanted else '!'}aggregate {'|'.join(names)}"
-        elif item.kind == POLICY:
-            text = f"group_policy={text}"
-        return ServerRequirement(
-            escape_line(f"{text} on {item.suffix}" if item.suffix else text),
-            by,
-            because,
-        )
+        if item.suffix:
+            text = f"{text} on {item.suffix}"
+        return ServerRequirement(escape_line(text), by, because)

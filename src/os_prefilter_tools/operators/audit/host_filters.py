@@ -34,21 +34,20 @@ _UNSCOPED = frozenset(("group_policy", "hide_hypervisor_id"))
 _AGGREGATE_SCOPE = "aggregate_instance_extra_specs:"
 JUDGED = frozenset(
     (
-        *("AllHostsFilter", "ComputeFilter", "RebuildFilter"),
-        *("ServerGroupAffinityFilter", "ServerGroupAntiAffinityFilter"),
-        # What a request asks of these is named, where it asks.
-        *(
-            "AggregateInstanceExtraSpecsFilter",
-            "ComputeCapabilitiesFilter",
-            "ImagePropertiesFilter",
-        ),
-        *("NUMATopologyFilter", "PciPassthroughFilter"),
-        *(
-            "DifferentHostFilter",
-            "JsonFilter",
-            "SameHostFilter",
-            "SimpleCIDRAffinityFilter",
-        ),
+        "AllHostsFilter",
+        "ComputeFilter",
+        "RebuildFilter",
+        "ServerGroupAffinityFilter",
+        "ServerGroupAntiAffinityFilter",
+        "AggregateInstanceExtraSpecsFilter",
+        "ComputeCapabilitiesFilter",
+        "ImagePropertiesFilter",
+        "NUMATopologyFilter",
+        "PciPassthroughFilter",
+        "DifferentHostFilter",
+        "JsonFilter",
+        "SameHostFilter",
+        "SimpleCIDRAffinityFilter",
     )
 )
 """Host filters that an audit can judge.

@@ -167,7 +167,7 @@ class ImageLine:
     """Why the request is rejected, if it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Audit:
     """All images against one fleet."""
 

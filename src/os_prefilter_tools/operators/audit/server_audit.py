@@ -118,7 +118,7 @@ class HostSum(NamedTuple):
         return f"at least {text}" if self.is_short else text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerAudit:
     """All servers against one fleet."""
 

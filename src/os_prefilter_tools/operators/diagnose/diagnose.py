@@ -7,7 +7,7 @@ The stage at which it ends, what excludes each host, and suggested changes.
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from os_prefilter.common.errors import (
     PlacementError,
@@ -27,7 +27,6 @@ from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import HostFilter
 from os_prefilter_tools.operators.candidates import (
-    Placement,
     ask_placement,
     check_groups,
 )
@@ -49,6 +48,9 @@ from os_prefilter_tools.operators.diagnose.shortfall import (
     Shortfalls,
 )
 
+if TYPE_CHECKING:
+    from os_prefilter.adapters.placement.client import PlacementClient
+
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
 _FROM_FLEET = (
@@ -68,7 +70,7 @@ def diagnose(  # noqa: PLR0913
     request_spec: Any,
     service: Service,
     fleet: Fleet,
-    placement: Placement,
+    placement: "PlacementClient",
     *,
     live: bool,
     progress: Progress = no_progress,
@@ -123,32 +125,24 @@ def after_host_filters(
     diagnosis = replace(diagnosis, host_filters=runs)
     if not runs or runs[-1].left:
         return diagnosis
-    excluded = (
-        f"the last {pluralize(len(runs[-1].excluded), 'candidate')} of"
-        f" {len(diagnosis.candidates)}"
-    )
+    last = runs[-1]
+    subject = SUBJECTS.get(last.name, "A host filter allows no host")
+    excluded = pluralize(len(last.excluded), "candidate")
     message = (
-        f"{SUBJECTS.get(runs[-1].name, 'A host filter allows no host')}: Nova"
-        f" excludes {excluded}."
+        f"{subject}: Nova excludes the last {excluded} of"
+        f" {len(diagnosis.candidates)}."
     )
     return replace(
-        diagnosis, stage=result.HOST_FILTERS, by=runs[-1].name, message=message
+        diagnosis, stage=result.HOST_FILTERS, by=last.name, message=message
     )
 
 
 def _faults_of_placement(query: Query) -> list[str]:
     """Return notes about faults of Placement that this query meets."""
-    suffixed = {
-        name
-        for suffix, group in query.groups.items()
-        if suffix
-        for name in group.resource_classes
-    }
-    unsuffixed = (
-        query.groups[""].resource_classes
-        if "" in query.groups
-        else frozenset()
-    )
+    unsuffixed, suffixed = set[str](), set[str]()
+    for suffix, group in query.groups.items():
+        classes = suffixed if suffix else unsuffixed
+        classes.update(group.resource_classes)
     twice = sorted(unsuffixed & suffixed)
     if not twice or query.policy == "none":
         return []
@@ -159,10 +153,11 @@ def _faults_of_placement(query: Query) -> list[str]:
 
 
 def _ask(
-    sources: Sources, fleet: Fleet, placement: Placement, *, live: bool
+    sources: Sources, fleet: Fleet, placement: "PlacementClient", *, live: bool
 ) -> tuple[Any, set[str]]:
     """Return Placement's candidate or error, and traits it does not know."""
-    requirements, unknown = sources.decision.requirements, set[str]()
+    requirements = sources.decision.requirements
+    unknown = set[str]()
     try:
         known = placement.traits() | (frozenset() if live else fleet.traits)
         if live:
@@ -186,14 +181,12 @@ def _ask(
             unknown |= of_request
             # Placement may return no candidates before it checks them.
             raise UnknownTraits(of_request)
-        return (
-            ask_placement(
-                sources.query, sources.decision, placement, 1, live=live
-            ).candidates,
-            unknown,
+        found = ask_placement(
+            sources.query, sources.decision, placement, 1, live=live
         )
     except (PlacementError, RequestRejected) as error:
         return error, unknown
+    return found.candidates, unknown
 
 
 def _without_answer(diagnosis: Diagnosis, error: PrefilterError) -> Diagnosis:
@@ -201,11 +194,9 @@ def _without_answer(diagnosis: Diagnosis, error: PrefilterError) -> Diagnosis:
     if diagnosis.candidates:
         # Placement might have returned these.
         diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
-    stage = (
-        result.NO_ANSWER
-        if isinstance(error, PlacementUnavailable)
-        else result.REFUSED
-    )
+    stage = result.REFUSED
+    if isinstance(error, PlacementUnavailable):
+        stage = result.NO_ANSWER
     return replace(
         diagnosis,
         stage=stage,
@@ -228,6 +219,11 @@ def _analyse(
     emptied = (host.freed(classes) for host in hosts)
     empty = Shortfalls(emptied, demand, "empty hosts", progress)
     numbers = {item: number for number, item in enumerate(now.conditions, 1)}
+    conflicts = [
+        Conflict(_numbers(each, numbers), ever=empty.is_conflict(each))
+        for each in now.conflicts
+    ]
+    by_name = {host.name: host for host in hosts}
     return replace(
         diagnosis,
         stage=result.CANDIDATES if now.candidates else result.NO_CANDIDATES,
@@ -236,12 +232,9 @@ def _analyse(
         hosts=len(hosts),
         candidates_if_empty=len(empty.candidates),
         requirements=findings(now, empty, sources, hosts, unknown),
-        conflicts=tuple(
-            Conflict(_numbers(each, numbers), ever=empty.is_conflict(each))
-            for each in now.conflicts
-        ),
+        conflicts=tuple(conflicts),
         accounts=_accounts(now, numbers),
-        nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
+        nearest=_nearest(now, numbers, by_name),
         notes=(*diagnosis.notes, *_limits(fleet, now, empty)),
     )
 
@@ -297,16 +290,14 @@ def _accounts(
             key=lambda each: (len(each), each),
         )
         together.setdefault(tuple(key), []).append(host)
-    accounts = (
+    accounts = [
         Account(without, len(hosts), tuple(hosts))
         for without, hosts in together.items()
+    ]
+    accounts.sort(
+        key=lambda each: (len(each.without[0]), -each.count, each.without)
     )
-    return tuple(
-        sorted(
-            accounts,
-            key=lambda each: (len(each.without[0]), -each.count, each.without),
-        )
-    )
+    return tuple(accounts)
 
 
 def _nearest(

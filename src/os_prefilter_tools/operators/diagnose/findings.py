@@ -171,7 +171,9 @@ def findings(
     offered = frozenset().union(
         *(each.traits | each.resources.keys() for each in providers.values())
     )
-    if_empty = set(() if now.candidates else empty.candidates)
+    if_empty = frozenset[str]()
+    if not now.candidates:
+        if_empty = frozenset(empty.candidates)
     to_free = now.find_to_free(host for host in hosts if host.name in if_empty)
     bare_metal = _bare_metal(now.conditions, hosts)
     found = []
@@ -191,21 +193,21 @@ def findings(
             help_text = bare_metal.get(item) or _remedy(
                 item, state, because, now, freed
             )
-        found.append(
-            Finding(
-                number=number,
-                condition=item,
-                by=by,
-                because=because,
-                state=state,
-                hosts_lacking=now.count_lacking(item),
-                hosts_lacking_only_this=now.count_lacking_only(item),
-                candidates_without_it=now.count_if_dropped(item),
-                others_kept_out_by=_kept_out(now, item, reasons),
-                free_on=tuple(dict.fromkeys(host for host, _ in freed)),
-                help=help_text,
-            )
+        free_on = dict.fromkeys(host for host, _ in freed)
+        finding = Finding(
+            number=number,
+            condition=item,
+            by=by,
+            because=because,
+            state=state,
+            hosts_lacking=now.count_lacking(item),
+            hosts_lacking_only_this=now.count_lacking_only(item),
+            candidates_without_it=now.count_if_dropped(item),
+            others_kept_out_by=_kept_out(now, item, reasons),
+            free_on=tuple(free_on),
+            help=help_text,
         )
+        found.append(finding)
     return tuple(found)
 
 

@@ -53,7 +53,7 @@ Of more, each alone and all together.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _EqualHosts:
     """Hosts that are equal by all that a demand requires."""
 
@@ -265,16 +265,14 @@ class Shortfalls:
         """
         found = []
         for suffix, group in self._demand.groups.items():
-            own = [
-                each
-                for each in host.own
-                if not group.resources.keys().isdisjoint(each.resources)
-            ]
-            shared = [
-                each
-                for each in host.shared
-                if not group.resources.keys().isdisjoint(each.resources)
-            ]
+            own, shared = (
+                [
+                    each
+                    for each in providers
+                    if not group.resources.keys().isdisjoint(each.resources)
+                ]
+                for providers in (host.own, host.shared)
+            )
             offering = own + shared or [host.root]
             for item in self._rest_of[suffix]:
                 if item.kind == TRAIT:

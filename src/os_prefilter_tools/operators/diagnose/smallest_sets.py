@@ -22,7 +22,7 @@ _MOST_COMPARED = 5_000_000
 """Comparisons of two sets: they take a few seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SmallestSets(Generic[_T]):
     """The result of a search.
 

@@ -102,7 +102,7 @@ class Property(NamedTuple):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Offer:
     """The values that a cloud offers."""
 
@@ -141,15 +141,13 @@ def find_offer(
         property
     """
     requests = _SmallestRequests(service)
-    requested = {
-        (row.name, value): requests.conditions_for(row, value)
-        for row in requests.rows.values()
-        for value in row.values
-        if value
-    }
+    requested = {}
     named = set(_ENABLED)
-    for demands in requested.values():
-        named.update(*demands)
+    for row in requests.rows.values():
+        for value in filter(None, row.values):
+            demands = requests.conditions_for(row, value)
+            requested[row.name, value] = demands
+            named.update(*demands)
     index = HostIndex.by_capability(fleet, named, any_size=True)
     enabled = index.find_candidates(_ENABLED)
     places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
@@ -174,15 +172,14 @@ def find_offer(
     properties = []
     for row in requests.rows.values():
         values = [judge(row, value) for value in row.values if value]
-        properties.append(
-            Property(
-                row.image_property or "",
-                row.image_attribute or "",
-                row.extra_spec or "",
-                tuple(values),
-                "" in row.spelling.prefixes,
-            )
+        found = Property(
+            row.image_property or "",
+            row.image_attribute or "",
+            row.extra_spec or "",
+            tuple(values),
+            "" in row.spelling.prefixes,
         )
+        properties.append(found)
     return Offer(
         tuple(properties),
         enabled.bit_count(),
@@ -215,6 +212,24 @@ def _hosts_by_place(
         for name in places or elsewhere:
             members[name] = members.get(name, 0) | 1 << number
     return dict(sorted(members.items()))
+
+
+def spec_with(
+    some: Iterable[tuple[Row, str]], extra_specs: Mapping[str, str]
+) -> RequestSpec:
+    """Return a request for values of rows, and with these extra specs."""
+    properties: dict[str, object] = {}
+    specs = dict(extra_specs)
+    disk_format = None
+    for row, value in some:
+        if row.image_property:
+            properties[row.image_property] = value
+        elif row.extra_spec:
+            specs[row.extra_spec] = value
+        else:
+            disk_format = value
+    flavor = Flavor(vcpus=1, memory_mb=512, extra_specs=specs)
+    return RequestSpec(flavor, Image(properties, disk_format))
 
 
 class _SmallestRequests:
@@ -280,39 +295,17 @@ class _SmallestRequests:
         yield wanted
 
     def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
-        rows = {name: self.rows[name] for name in wanted}
-        properties = {
-            row.image_property: wanted[name]
-            for name, row in rows.items()
-            if row.image_property
-        }
-        extra_specs = {
-            row.extra_spec: wanted[name]
-            for name, row in rows.items()
-            if row.extra_spec and not row.image_property
-        }
+        beside: dict[str, str] = {}
         for each in wanted.items():
-            extra_specs |= _BESIDE.get(each, {})
-        disk_format = next(
-            (
-                wanted[name]
-                for name, row in rows.items()
-                if row.image_attribute
-            ),
-            None,
-        )
-        # Two CPUs: one shared and one dedicated for the mixed policy.
-        spec = RequestSpec(
-            Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs),
-            Image(properties, disk_format),
-        )
+            beside |= _BESIDE.get(each, {})
+        values = ((self.rows[name], value) for name, value in wanted.items())
+        spec = spec_with(values, beside)
+        # One shared and one dedicated for the mixed policy.
+        spec.flavor.vcpus = 2
         decision = self._service.apply(spec)
-        self._deferred.update(
-            (run.filter, str(note))
-            for run in decision.runs
-            for note in run.notes
-            if note.waits
-        )
+        for run in decision.runs:
+            waiting = [str(note) for note in run.notes if note.waits]
+            self._deferred.update((run.filter, note) for note in waiting)
         conditions = demand_of(query_of(spec)).conditions()
         return frozenset(
             item._replace(amount=1) if item.kind == RESOURCE else item

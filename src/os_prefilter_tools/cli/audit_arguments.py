@@ -30,10 +30,9 @@ from os_prefilter_tools.cli.request_arguments import (
 )
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.entry_list import Broken
+from os_prefilter_tools.operators.audit.entry_list import Broken, read_images
 from os_prefilter_tools.operators.audit.host_filters import JUDGED
 from os_prefilter_tools.operators.audit.image_audit import FilterChange
-from os_prefilter_tools.operators.audit.image_list import read_images
 from os_prefilter_tools.operators.audit.server_list import read_servers
 from os_prefilter_tools.operators.examples import example_requests
 

@@ -333,7 +333,7 @@ class Backend(NamedTuple):
 
 
 def _host_aggregates(context: Context) -> Any:
-    from os_prefilter_tools.adapters.cloud.aggregates import (  # noqa: PLC0415
+    from os_prefilter_tools.adapters.cloud.resources import (  # noqa: PLC0415
         host_aggregates,
     )
 

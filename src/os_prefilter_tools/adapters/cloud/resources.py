@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images and flavors of a cloud, as Glance and Nova have them."""
+"""Images, flavors and host aggregates, as Glance and Nova have them."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
+from uuid import UUID
 
 from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.adapters.from_json import (
@@ -20,7 +21,13 @@ from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.request.spec import Flavor, Image
 from os_prefilter_tools.adapters.cloud.service import CloudService, unexpected
+from os_prefilter_tools.fleet.model import Aggregate
 
+# The first that shows the UUIDs of aggregates, by which Placement knows them:
+# Nova 15.0.0 (Ocata).
+_AGGREGATE_UUIDS = "2.41"
+# Of its metadata, the keys that request filters read.
+_READ_METADATA = ("filter_tenant_id", "trait:")
 # Hidden images are in no other listing, and can be booted.
 _IMAGE_LISTINGS = (
     "/images?visibility=all&limit=1000",
@@ -144,6 +151,36 @@ def flavor_of(row: object) -> Flavor:
         )
     except DocumentError as error:
         raise unexpected(f"Nova, the flavor {quote(name)}", row) from error
+
+
+def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
+    """Return Nova's host aggregates with their availability zones and the
+    metadata that filters read, in Nova's order.
+
+    :raises CloudError: Nova does not respond, or refuses: by default only
+        administrators may see them
+    """
+    rows: Any = (
+        CloudService(connection, "compute")
+        .get("/os-aggregates", _AGGREGATE_UUIDS)
+        .get("aggregates")
+    )
+    try:
+        return tuple(
+            Aggregate(
+                str(UUID(row["uuid"])),
+                str(row["name"]),
+                str(row["availability_zone"] or ""),
+                {
+                    key: str(value)
+                    for key, value in (row.get("metadata") or {}).items()
+                    if key.startswith(_READ_METADATA)
+                },
+            )
+            for row in rows
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise unexpected("Nova, the host aggregates", rows) from error
 
 
 def _image_rows(glance: CloudService, query: str = "") -> Iterator[Any]:

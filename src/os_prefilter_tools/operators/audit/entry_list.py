@@ -7,6 +7,9 @@ JSON lines are read one at a time: a million entries need the memory of one.
 Three formats: a JSON array; an object with the array under the key that the
 service uses, such as ``images`` in Glance's ``GET /v2/images``; and JSON
 lines, one entry a line, for lists above 64 MiB.
+
+An image is an output of ``openstack image show -f json``, with its properties
+under ``properties``, or has them among its fields, as in Glance's API.
 """
 
 import json
@@ -14,10 +17,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from os_prefilter.adapters.from_json import (
+    image_from,
+    properties_beside_fields,
+)
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import MAX_BYTES, open_file
 from os_prefilter.documents.strict_json import parse_json, strict
+from os_prefilter.request.spec import Image
 
 _T = TypeVar("_T")
 
@@ -145,3 +153,25 @@ def _from_lines(
             else:
                 yield where, entry
         number, line = number + 1, file.readline(_LARGEST_LINE + 1)
+
+
+def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
+    """Yield the images in a file; report entries that are none.
+
+    :raises DocumentError: if there is no such file, it cannot be read, is too
+        large, or is no list of images.
+    """
+    return read_entries(path, "image", _image, broken)
+
+
+def _image(entry: object) -> Image:
+    if not isinstance(entry, dict):
+        raise DocumentError(
+            "",
+            f"found {quote(entry)}; expected an image, an object with"
+            " disk_format and properties.",
+        )
+    if "properties" not in entry and "disk_format" in entry:
+        fields = {key: entry.get(key) for key in ("id", "name", "disk_format")}
+        entry = {**fields, "properties": properties_beside_fields(entry)}
+    return image_from(entry, "", "")

@@ -13,7 +13,7 @@ import pytest
 from os_prefilter import Image
 from os_prefilter.common.errors import DocumentError
 from os_prefilter_tools.operators.audit import entry_list
-from os_prefilter_tools.operators.audit.image_list import read_images
+from os_prefilter_tools.operators.audit.entry_list import read_images
 
 SHOWN = {
     "id": "1",

@@ -208,10 +208,8 @@ class _Reader:
                 f"level {depth} of providers",
                 f"at most {MAX_NESTING} levels",
             )
-        return tuple(
-            self._provider(where, *item, depth)
-            for item in self._mapping(where, value).items()
-        )
+        providers = self._mapping(where, value).items()
+        return tuple(self._provider(where, *each, depth) for each in providers)
 
     def _provider(
         self, parent: str, name: str, value: object, depth: int
@@ -352,11 +350,10 @@ class _Reader:
         found: list[str] = []
         for index, item in enumerate(value):
             at = f"{where}[{index}]"
-            found += (
-                map(check, (f"{at}[{i}]" for i in count()), item)
-                if isinstance(item, list)
-                else [check(at, item)]
-            )
+            if isinstance(item, list):
+                found += map(check, (f"{at}[{i}]" for i in count()), item)
+            else:
+                found.append(check(at, item))
             if len(found) > MAX_LIST:
                 raise self._problem(
                     where, f"{len(found)} entries", f"at most {MAX_LIST}"

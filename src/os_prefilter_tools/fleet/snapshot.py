@@ -114,10 +114,11 @@ def _provider(provider: Provider, names: dict[str, str]) -> dict[str, Any]:
 
 def _inventory(inventory: Inventory) -> int | dict[str, Any]:
     usual = Inventory(inventory.total)
-    amounts = {name: getattr(inventory, name) for name in _AMOUNTS}
-    own = {
-        name: amount
-        for name, amount in amounts.items()
-        if amount != getattr(usual, name)
-    }
-    return {"total": inventory.total, **own} if own else inventory.total
+    if inventory == usual:
+        return inventory.total
+    document = {"total": inventory.total}
+    for name in _AMOUNTS:
+        amount = getattr(inventory, name)
+        if amount != getattr(usual, name):
+            document[name] = amount
+    return document

@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib import resources
-from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from os_prefilter.adapters.osinfo import DEVICES, has_libosinfo, implied_by
@@ -74,24 +73,21 @@ def properties_without_rows() -> tuple[WithoutRow, ...]:
         resources.files("os_prefilter_tools.data").joinpath(_FILE).read_bytes()
     )
     groups: Any = parse_yaml(data, _FILE)
-    return tuple(
-        WithoutRow(
-            each["reason"],
-            tuple(each.get("image_properties", "").split()),
-            tuple(each.get("extra_specs", "").split()),
-        )
-        for each in groups
-    )
+    found = []
+    for each in groups:
+        image_properties = each.get("image_properties", "").split()
+        extra_specs = each.get("extra_specs", "").split()
+        names = tuple(image_properties), tuple(extra_specs)
+        found.append(WithoutRow(each["reason"], *names))
+    return tuple(found)
 
 
 def reason_without_row(name: str) -> str:
     """Return why a property or extra spec has no row; empty if it may have."""
-    found = (
-        each
-        for each in properties_without_rows()
-        if name in each.image_properties or each.has_extra_spec(name)
-    )
-    return next((each.reason for each in found), "")
+    for each in properties_without_rows():
+        if name in each.image_properties or each.has_extra_spec(name):
+            return each.reason
+    return ""
 
 
 def remarks_of_commands(
@@ -101,11 +97,9 @@ def remarks_of_commands(
 
     They are made like those of :func:`remarks_in_nova`.
     """
-    return chain(
-        notes_on_names(request),
-        notes_on_implied_devices(request),
-        remarks_in_nova(request, options, enabled),
-    )
+    yield from notes_on_names(request)
+    yield from notes_on_implied_devices(request)
+    yield from remarks_in_nova(request, options, enabled)
 
 
 def notes_on_implied_devices(request: Request) -> Iterator[Note]:
@@ -136,23 +130,18 @@ def notes_on_names(request: Request) -> Iterator[Note]:
 
     Slow, for commands: a scheduler has better things to do for each request.
     """
-    for names, place, problem in (
+    for names, place, problem_of in (
         (request.image_properties, "image property", _problem_of_property),
         (request.extra_specs, "flavor extra spec", _problem_of_extra_spec),
     ):
-        found = (
-            (name, problem(name))
-            for name in names
-            if isinstance(name, str) and len(name) <= _LONGEST_NAME
-        )
-        yield from islice(
-            (
-                Note(f"{place} {name}", text, warn=True)
-                for name, text in found
-                if text
-            ),
-            _MOST,
-        )
+        left = _MOST
+        for name in names:
+            problem = ""
+            if left and isinstance(name, str) and len(name) <= _LONGEST_NAME:
+                problem = problem_of(name)
+            if problem:
+                left -= 1
+                yield Note(f"{place} {name}", problem, warn=True)
 
 
 @lru_cache(maxsize=4096)

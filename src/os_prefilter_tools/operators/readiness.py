@@ -78,13 +78,12 @@ def find_unwanted(
         name for name in requested if not keys_in(WANTED, [name]) <= wanted
     ]
     # An agent that sees a wanted key in no name would stop reporting it.
-    left = keys_in(WANTED, (name for name in requested if name not in other))
+    left = keys_in(WANTED, set(requested).difference(other))
     names = [
         name for name in other if keys_in(WANTED, [name]) & wanted <= left
     ]
-    gone = keys_in(WANTED, names) - keys_in(
-        WANTED, (name for name in requested if name not in names)
-    )
+    kept = keys_in(WANTED, set(requested).difference(names))
+    gone = keys_in(WANTED, names) - kept
     groups = trait_groups(options.templates, options.emulated_architectures)
     rows = dict.fromkeys(group.row for group in groups if group.keys & gone)
     return [*names, *markers], list(rows)

@@ -56,11 +56,9 @@ def request_of(
         ``is_bfv`` for boot from volume, ``requested_resources`` for groups of
         ports and devices, or a whole ``flavor``
     """
-    image = (
-        None
-        if properties is None
-        else Image(dict(properties), disk_format=disk_format)
-    )
+    image = None
+    if properties is not None:
+        image = Image(dict(properties), disk_format=disk_format)
     flavor = Flavor(
         vcpus=1,
         memory_mb=memory_mb,

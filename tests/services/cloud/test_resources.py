@@ -14,7 +14,7 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.cloud_service import CloudError
 from os_prefilter.common.errors import DocumentError
 from os_prefilter_agent.adapters import connection as clouds
-from os_prefilter_tools.adapters.cloud import aggregates, resources
+from os_prefilter_tools.adapters.cloud import resources
 from os_prefilter_tools.adapters.cloud.servers import request_of_server
 from os_prefilter_tools.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
@@ -271,7 +271,7 @@ _READS: dict[str, tuple[str, Callable[[Any], object]]] = {
         "/flavors/detail",
         lambda connection: resources.flavor_named(connection, "a"),
     ),
-    "host_aggregates": ("os-aggregates", aggregates.host_aggregates),
+    "host_aggregates": ("os-aggregates", resources.host_aggregates),
 }
 
 
@@ -302,14 +302,14 @@ def test_host_aggregates_have_their_uuids_and_zones(cloud: Cloud) -> None:
     cloud.forget()
     assert [
         each
-        for each in aggregates.host_aggregates(cloud.connection())
+        for each in resources.host_aggregates(cloud.connection())
         if each in made
     ] == made
     assert cloud.written == []
     with pytest.raises(
         CloudError, match="status 403.*roles that the documentation lists"
     ):
-        aggregates.host_aggregates(cloud.connection("reader"))
+        resources.host_aggregates(cloud.connection("reader"))
 
 
 _NO_SERVER = "5c8d0f6e-3a51-4f0e-9b0b-1f4f4a8d2c77"

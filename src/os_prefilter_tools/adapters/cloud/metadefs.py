@@ -201,10 +201,7 @@ def _property_changes(
             yield MetadefChange(
                 "add", namespace, "POST", path, {"name": name, **new}, name
             )
-        elif any(
-            (old.get(field) or None) != (new.get(field) or None)
-            for field in {*old, *new} - {"name"}
-        ):
+        elif _filled(old) != _filled(new):
             yield MetadefChange(
                 "replace",
                 namespace,
@@ -214,6 +211,15 @@ def _property_changes(
                 name,
                 old,
             )
+
+
+def _filled(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a definition without its name and what is empty."""
+    return {
+        field: value
+        for field, value in definition.items()
+        if value and field != "name"
+    }
 
 
 def _path(namespace: str) -> str:

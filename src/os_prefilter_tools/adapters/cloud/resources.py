@@ -160,27 +160,23 @@ def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
     :raises CloudError: Nova does not respond, or refuses: by default only
         administrators may see them
     """
-    rows: Any = (
-        CloudService(connection, "compute")
-        .get("/os-aggregates", _AGGREGATE_UUIDS)
-        .get("aggregates")
-    )
+    compute = CloudService(connection, "compute")
+    page = compute.get("/os-aggregates", _AGGREGATE_UUIDS)
+    rows: Any = page.get("aggregates")
+    found = []
     try:
-        return tuple(
-            Aggregate(
-                str(UUID(row["uuid"])),
-                str(row["name"]),
-                str(row["availability_zone"] or ""),
-                {
-                    key: str(value)
-                    for key, value in (row.get("metadata") or {}).items()
-                    if key.startswith(_READ_METADATA)
-                },
-            )
-            for row in rows
-        )
+        for row in rows:
+            metadata = {
+                key: str(value)
+                for key, value in (row.get("metadata") or {}).items()
+                if key.startswith(_READ_METADATA)
+            }
+            uuid = str(UUID(row["uuid"]))
+            zone = str(row["availability_zone"] or "")
+            found.append(Aggregate(uuid, str(row["name"]), zone, metadata))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise unexpected("Nova, the host aggregates", rows) from error
+    return tuple(found)
 
 
 def _image_rows(glance: CloudService, query: str = "") -> Iterator[Any]:

@@ -97,15 +97,14 @@ def _has_numa_topology(request: Request) -> bool:
         extra_specs.get("hw:cpu_policy"),
         properties.get("hw_cpu_policy"),
     )
-    return (
-        any(extra_specs.get(name) for name in _NUMA_EXTRA_SPECS)
-        or any(properties.get(name) for name in _NUMA_PROPERTIES)
-        or any(str(policy).lower() in _PINNED for policy in policies)
-        or any(
-            "PCPU" in group.resources
-            for group in request.flavor_groups.values()
-        )
-    )
+    asked = [extra_specs.get(name) for name in _NUMA_EXTRA_SPECS]
+    asked += [properties.get(name) for name in _NUMA_PROPERTIES]
+    if any(asked):
+        return True
+    if any(str(policy).lower() in _PINNED for policy in policies):
+        return True
+    groups = request.flavor_groups.values()
+    return any("PCPU" in group.resources for group in groups)
 
 
 def _is_compared_with_hosts(extra_specs: Mapping[str, object]) -> bool:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.progress import Progress, no_progress
@@ -112,6 +112,10 @@ BECOMES_UNSCHEDULABLE = frozenset(
 CHANGED = BECOMES_UNSCHEDULABLE | {ImageVerdict.LOSES}
 
 
+Counts: TypeAlias = tuple[tuple[str, int], ...]
+"""Texts, each with how many images or servers it is about, most first."""
+
+
 class Cause(NamedTuple):
     """One requirement and its source."""
 
@@ -183,9 +187,9 @@ class Audit:
     """Hosts of :attr:`unused` that some image could be scheduled to before."""
     unserved: tuple[tuple[Cause, int], ...]
     """Requirements that no host meets, and how many images have them."""
-    unknown: tuple[tuple[str, int], ...]
+    unknown: Counts
     """Unknown values, such as misspelt ones, and how many images have them."""
-    waits: tuple[tuple[str, int], ...]
+    waits: Counts
     """Requirements of filters that wait, and how many images have them."""
 
     @property

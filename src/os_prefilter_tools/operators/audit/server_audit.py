@@ -25,6 +25,7 @@ from os_prefilter_tools.operators.audit.entry_list import Broken
 from os_prefilter_tools.operators.audit.host_filters import find_not_judged
 from os_prefilter_tools.operators.audit.image_audit import (
     LONGEST_NAME,
+    Counts,
     short_line,
 )
 from os_prefilter_tools.operators.audit.joint_placement import (
@@ -138,12 +139,12 @@ class ServerAudit:
     """The servers of all drained hosts together."""
     unknown: tuple[tuple[NotInFleet, int], ...]
     """Names that the fleet does not have, and how many servers give them."""
-    notes: tuple[tuple[str, int], ...]
+    notes: Counts
     """Unknown values and deferred requirements, with counts of servers."""
-    not_judged: tuple[tuple[str, int], ...]
+    not_judged: Counts
     """Parts of requests that are not judged, and how many servers have them.
     """
-    no_place: tuple[tuple[str, int], ...]
+    no_place: Counts
     """Why servers that are in no line need no place, and how many."""
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""

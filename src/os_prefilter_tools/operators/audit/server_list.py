@@ -132,18 +132,18 @@ def server_from(
         # here.
         not_judged.append("a server group, which is not in the entry")
     host = data.get("node") or data.get("host") or ""
+    state = data.get("vm_state") or ""
+    texts = {
+        name: data.get(name) or "" for name in ("uuid", "name", "project")
+    }
     return Server(
         request=request,
         host=host,
-        uuid=data.get("uuid") or "",
-        name=data.get("name") or "",
-        project=data.get("project") or "",
+        **texts,
         machine_type=data.get("machine_type", UNKNOWN_MACHINE_TYPE),
         not_judged=tuple(dict.fromkeys(not_judged)),
         group=_group(data.get("group"), groups),
-        no_place=find_why_no_place(
-            data.get("vm_state") or "", host, data.get("launched_at")
-        ),
+        no_place=find_why_no_place(state, host, data.get("launched_at")),
     )
 
 
@@ -154,9 +154,8 @@ def _needs_of_ports(data: Mapping[str, Any]) -> list[str]:
     ports = data["ports"] or ()
     types = [each for each in ports if isinstance(each, str)]
     # A port with a guaranteed bandwidth has the providers that give it.
-    return needs_of_ports(
-        types, has_resources=any(isinstance(each, dict) for each in ports)
-    )
+    has_resources = any(isinstance(each, dict) for each in ports)
+    return needs_of_ports(types, has_resources=has_resources)
 
 
 def _group(
@@ -168,7 +167,6 @@ def _group(
         return None
     uuid = data["uuid"]
     if uuid not in groups:
-        groups[uuid] = ServerGroup.of(
-            uuid, data.get("policy"), data.get("rules")
-        )
+        policy, rules = data.get("policy"), data.get("rules")
+        groups[uuid] = ServerGroup.of(uuid, policy, rules)
     return groups[uuid]

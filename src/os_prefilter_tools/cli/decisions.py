@@ -92,23 +92,19 @@ class Decisions(Listing):
         self, arguments: argparse.Namespace
     ) -> Iterator[tuple[str, int, LoggedDecision]]:
         """Yield the selected decisions, and warn of damaged lines."""
+        request_id = arguments.request_id
         for each in decisions_in(
             arguments.paths, partial(self.print_line, warning=True)
         ):
             self._read += 1
-            if (
-                (
-                    arguments.server is None
-                    or each.server == str(arguments.server)
-                )
-                and (
-                    arguments.request_id is None
-                    or each.request == arguments.request_id
-                )
-                and (not arguments.rejected or each.result != "passed")
-            ):
-                self._matching += 1
-                yield each.time, self._matching, each
+            if arguments.server and each.server != str(arguments.server):
+                continue
+            if request_id is not None and each.request != request_id:
+                continue
+            if arguments.rejected and each.result == "passed":
+                continue
+            self._matching += 1
+            yield each.time, self._matching, each
 
 
 def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
@@ -119,17 +115,9 @@ def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
     where = (each.time, each.server or "")
     if each.reason is not None:
         yield (*where, "", each.result, "", "", each.reason)
-    yield from (
-        (
-            *where,
-            "",
-            f"{step['after']} of {step['before']} hosts",
-            "",
-            step["by"],
-            "",
-        )
-        for step in each.hosts
-    )
+    for step in each.hosts:
+        hosts = f"{step['after']} of {step['before']} hosts"
+        yield (*where, "", hosts, "", step["by"], "")
     for item in each.items():
         yield (*where, *line_of(item))
     for note in each.notes:

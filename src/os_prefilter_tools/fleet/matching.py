@@ -254,10 +254,8 @@ class _ProviderSearch:
 
     def _options(self, suffix: str) -> list[_Option]:
         """Return the options to serve a suffixed group, with nothing taken."""
-        group, dropped = (
-            self._demand.groups[suffix],
-            self._demand.dropped.get(suffix, {}),
-        )
+        group = self._demand.groups[suffix]
+        dropped = self._demand.dropped.get(suffix, {})
         key = id(group), bool(dropped)
         if key not in self._work.options:
             choices: list[Mapping[str, int]] = [
@@ -265,18 +263,23 @@ class _ProviderSearch:
             ]
             if group.resources or not choices:
                 choices = [group.resources]
-            found = [
-                (provider, resources)
-                for provider in self._reachable(group)
+            found = []
+            for provider in self._reachable(group):
                 # The aggregates that count are those of the provider itself.
-                if _suits(provider, group, frozenset(provider.aggregates))
-                and group.required_traits <= provider.traits
-                for resources in choices
-                if all(
-                    self._fits(provider, name, amount)
-                    for name, amount in resources.items()
-                )
-            ]
+                aggregates = frozenset(provider.aggregates)
+                if not (
+                    _suits(provider, group, aggregates)
+                    and group.required_traits <= provider.traits
+                ):
+                    continue
+                found += [
+                    (provider, resources)
+                    for resources in choices
+                    if all(
+                        self._fits(provider, name, amount)
+                        for name, amount in resources.items()
+                    )
+                ]
             self._work.options[key] = group, found
         return self._work.options[key][1]
 

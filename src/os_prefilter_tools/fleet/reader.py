@@ -27,7 +27,7 @@ The checks are written by hand: jsonschema takes 42 s for 10,000 hosts.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from importlib import resources
@@ -171,11 +171,7 @@ class _Reader:
     def _define_aggregate(self, name: str, value: object) -> None:
         where = f"aggregates.{self._name('aggregates', name, MAX_LABEL)}"
         body = self._mapping(where, value, _AGGREGATE_KEYS)
-        uuid = (
-            self._uuid(f"{where}.uuid", body["uuid"])
-            if "uuid" in body
-            else model.aggregate_uuid(name)
-        )
+        uuid = self._uuid_of(where, body, model.aggregate_uuid(name))
         zone = body.get("availability_zone", "")
         if "availability_zone" in body:
             self._name(f"{where}.availability_zone", zone, MAX_LABEL)
@@ -212,49 +208,45 @@ class _Reader:
         return tuple(self._provider(where, *each, depth) for each in providers)
 
     def _provider(
-        self, parent: str, name: str, value: object, depth: int
+        self, parent: str, name: str, document: object, depth: int
     ) -> model.Provider:
         where = f"{parent}.{self._name(parent, name)}"
         self._check_unique(where, "name", name, self._names)
-        body = self._mapping(where, value, _PROVIDER_KEYS)
-        uuid = (
-            self._uuid(f"{where}.uuid", body["uuid"])
-            if "uuid" in body
-            else model.provider_uuid(name)
-        )
+        body = self._mapping(where, document, _PROVIDER_KEYS)
+        uuid = self._uuid_of(where, body, model.provider_uuid(name))
         self._check_unique(where, "UUID", uuid, self._uuids)
         aggregates = self._strings(
             f"{where}.aggregates", body.get("aggregates", []), self._aggregate
         )
-        inventories = self._mapping(
-            f"{where}.resources", body.get("resources", {})
+        place = f"{where}.resources"
+        inventories = {}
+        for each, value in self._mapping(
+            place, body.get("resources", {})
+        ).items():
+            resource_class = self._class(place, each)
+            inventory = self._inventory(f"{place}.{each}", value)
+            inventories[resource_class] = inventory
+        names = self._strings(
+            f"{where}.traits",
+            body.get("traits", []),
+            self._trait,
+            self._traits,
         )
-        found = {
-            self._class(f"{where}.resources", each): self._inventory(
-                f"{where}.resources.{each}", inventory
-            )
-            for each, inventory in inventories.items()
-        }
-        traits = frozenset(
-            self._strings(
-                f"{where}.traits",
-                body.get("traits", []),
-                self._trait,
-                self._traits,
-            )
+        traits = frozenset(names)
+        providers = self._providers(
+            f"{where}.providers", body.get("providers", {}), depth + 1
+        )
+        description = self._text(
+            f"{where}.description", body.get("description", "")
         )
         return model.Provider(
-            name=name,
-            uuid=uuid,
-            resources=found,
-            traits=self._trait_sets.setdefault(traits, traits),
-            aggregates=tuple(dict.fromkeys(aggregates)),
-            providers=self._providers(
-                f"{where}.providers", body.get("providers", {}), depth + 1
-            ),
-            description=self._text(
-                f"{where}.description", body.get("description", "")
-            ),
+            name,
+            uuid,
+            inventories,
+            self._trait_sets.setdefault(traits, traits),
+            tuple(dict.fromkeys(aggregates)),
+            providers,
+            description,
         )
 
     def _check_unique(
@@ -443,6 +435,14 @@ class _Reader:
         if not found:
             raise self._problem(where, quote(value), "a UUID")
         return found
+
+    def _uuid_of(
+        self, where: str, body: Mapping[str, object], default: str
+    ) -> str:
+        """Return the UUID in a mapping, or the default if it has none."""
+        if "uuid" not in body:
+            return default
+        return self._uuid(f"{where}.uuid", body["uuid"])
 
     def _text(self, where: str, value: object) -> str:
         """Return text that can be written again: without lone surrogates."""

@@ -95,17 +95,10 @@ def any_request(
 
     With examples, it also gives these with one value changed or left out.
     """
-    traits = st.sampled_from(
-        sorted(
-            {
-                *(str(trait) for row in table() for trait in row.traits),
-                *_OWNERS,
-            }
-        )
-    )
-    known = st.sampled_from(
-        sorted({value for row in table() for value in row.values})
-    )
+    names_of_traits = {str(trait) for row in table() for trait in row.traits}
+    traits = st.sampled_from(sorted(names_of_traits.union(_OWNERS)))
+    values = {value for row in table() for value in row.values}
+    known = st.sampled_from(sorted(values))
     required = st.builds("trait:{}".format, traits)
     keys = st.builds("{}{}:{}".format, st.just("resources"), _GROUPS, _CLASSES)
     keys |= st.builds("{}{}:{}".format, st.just("trait"), _GROUPS, traits)
@@ -115,38 +108,29 @@ def any_request(
     )
     names = st.sampled_from(property_names(examples))
     suffixes = st.sampled_from(["pci-0", "device_profile_0", "port"])
+    properties = st.dictionaries(
+        names | required, known | ODD | st.just("required"), max_size=6
+    )
+    group = st.builds(RequestGroup, suffixes, st.just({"VGPU": 1}))
+    of_level = st.builds(RequestLevelParams, st.sets(traits, max_size=2))
     requests = st.builds(
         request_of,
-        st.none()
-        | st.dictionaries(
-            names | required, known | ODD | st.just("required"), max_size=6
-        ),
+        st.none() | properties,
         st.dictionaries(keys, known | texts, max_size=6),
         disk_format=st.sampled_from([None, "qcow2", "vmdk", "odd"]),
         is_bfv=st.booleans(),
-        requested_resources=st.lists(
-            st.builds(RequestGroup, suffixes, st.just({"VGPU": 1})), max_size=3
-        ),
+        requested_resources=st.lists(group, max_size=3),
         pci_request_ids=st.frozensets(st.just("pci")),
-        request_level_params=st.builds(
-            RequestLevelParams, st.sets(traits, max_size=2)
-        ),
+        request_level_params=of_level,
     )
-    own = sorted(
-        {
-            name
-            for each in examples
-            for name in (*each.flavor.extra_specs, *_properties(each))
-        }
-    )
+    own: set[str] = set()
+    for each in examples:
+        own.update(each.flavor.extra_specs, _properties(each))
     if own:
+        some = st.sampled_from(examples)
+        changed_names = st.none() | st.sampled_from(sorted(own))
         changed = st.just(_LEFT_OUT) | known | ODD
-        requests |= st.builds(
-            with_value,
-            st.sampled_from(examples),
-            st.none() | st.sampled_from(own),
-            changed,
-        )
+        requests |= st.builds(with_value, some, changed_names, changed)
     elif examples:
         requests |= st.sampled_from(examples)
     return requests
@@ -237,28 +221,19 @@ def written_by_a_tenant(
     """
     examples = tuple(examples)
     for text in (TENANT, TENANT.lower()):
-        yield from (
-            request_of({name: text}) for name in property_names(examples)
-        )
-        yield from (
-            request_of({}, {name: text}) for name in extra_spec_names(examples)
-        )
+        for name in property_names(examples):
+            yield request_of({name: text})
+        for name in extra_spec_names(examples):
+            yield request_of({}, {name: text})
+        extra_specs = {text: "1", f"hw:{text}": text}
+        properties = {text: "true", f"hw_{text}": text}
         yield RequestSpec(
-            Flavor(
-                1, 512, name=text, extra_specs={text: "1", f"hw:{text}": text}
-            ),
-            Image(
-                {text: "true", f"hw_{text}": text},
-                disk_format=text,
-                id=text,
-                name=text,
-            ),
+            Flavor(1, 512, name=text, extra_specs=extra_specs),
+            Image(properties, disk_format=text, id=text, name=text),
         )
         for spec in examples:
-            for name, old in {
-                **_properties(spec),
-                **spec.flavor.extra_specs,
-            }.items():
+            written = {**_properties(spec), **spec.flavor.extra_specs}
+            for name, old in written.items():
                 for value in (
                     f"{old}{text}",
                     f"{text}{old}",

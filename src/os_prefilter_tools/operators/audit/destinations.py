@@ -37,6 +37,7 @@ from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import ANTI_AFFINITY, Server, ServerGroup
+from os_prefilter_tools.operators.audit.image_audit import short_line
 from os_prefilter_tools.operators.diagnose.findings import Sources
 from os_prefilter_tools.operators.diagnose.shortfall import Shortfalls
 
@@ -153,7 +154,7 @@ class Destinations:
             ("availability zone", zone, self._zones),
         )
         return [
-            NotInFleet(what, name)
+            NotInFleet(what, short_line(name))
             for what, name, known in named
             if name and name not in known
         ]

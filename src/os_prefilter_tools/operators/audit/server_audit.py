@@ -210,10 +210,7 @@ def audit_servers(
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
         not_judged.update(parts)
-        unknown.update(
-            NotInFleet(each.what, short_line(each.name))
-            for each in destinations.unknown_of(server)
-        )
+        unknown.update(destinations.unknown_of(server))
         progress("servers", count, None)
     names = destinations.index.names
     together = JointPlacement(destinations.index)

@@ -216,8 +216,10 @@ def _trait_conditions(
 ) -> list[Condition]:
     found = []
     for traits, wanted in ((required, True), (forbidden, False)):
-        for trait in sorted(traits):
-            found.append(Condition(TRAIT, scope, wanted, (trait,)))  # noqa: PERF401 - two loops read better
+        found += [
+            Condition(TRAIT, scope, wanted, (trait,))
+            for trait in sorted(traits)
+        ]
     return found
 
 

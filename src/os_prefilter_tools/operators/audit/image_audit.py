@@ -419,7 +419,10 @@ def _group_images(
     count = 0
     for count, image in enumerate(images, 1):
         notes: set[Note] = set()
-        name = image.name or image.id or "an image without a name"
+        # One text for all flavors: there may be a million images.
+        name = short_line(
+            str(image.name or image.id or "an image without a name")
+        )
         for flavor in flavors or (ANY_FLAVOR,):
             label = ""
             if flavors:
@@ -435,7 +438,7 @@ def _group_images(
             notes |= deferred
             key = _EqualImages(label, before, waiting, after)
             line = groups.setdefault(key, ImageLine(label))
-            line.names.append(short_line(str(name)))
+            line.names.append(name)
         unknown.update({str(note) for note in notes if note.warn})
         waits.update({str(note) for note in notes if note.waits})
         progress("images", count, None)

@@ -295,11 +295,11 @@ class _SmallestRequests:
         yield wanted
 
     def _conditions_of(self, wanted: Mapping[str, str]) -> _Conditions:
-        beside: dict[str, str] = {}
+        extra_specs: dict[str, str] = {}
         for each in wanted.items():
-            beside |= _BESIDE.get(each, {})
+            extra_specs |= _BESIDE.get(each, {})
         values = ((self.rows[name], value) for name, value in wanted.items())
-        spec = spec_with(values, beside)
+        spec = spec_with(values, extra_specs)
         # One shared and one dedicated for the mixed policy.
         spec.flavor.vcpus = 2
         decision = self._service.apply(spec)

@@ -2,8 +2,9 @@
 
 """Query Placement for the hosts that remain for a request."""
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from os_prefilter.common.errors import MalformedRequest, RequestRejected
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
@@ -13,10 +14,7 @@ from os_prefilter.service import Service
 from os_prefilter.service.known_traits import find_unknown
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.placement.client import (
-        Candidates,
-        PlacementClient,
-    )
+    from os_prefilter.adapters.placement.client import Candidates
 
 _NO_GROUP_POLICY = (
     "Several request groups need a policy: set the flavor extra spec"
@@ -41,8 +39,24 @@ class CandidatesFound(NamedTuple):
     """Parts of the request that are not required, or not yet, and why."""
 
 
+class Placement(Protocol):
+    """The methods used of a Placement client.
+
+    See :class:`os_prefilter.adapters.placement.client.PlacementClient`.
+    """
+
+    def allocation_candidates(self, query: str) -> "Candidates":
+        """Return the candidates for a query string."""
+
+    def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Create the traits that do not exist, and return them."""
+
+    def traits(self) -> frozenset[str]:
+        """Return all traits."""
+
+
 def find_candidates(
-    request_spec: Any, service: Service, placement: "PlacementClient"
+    request_spec: Any, service: Service, placement: Placement
 ) -> CandidatesFound:
     """Apply the service to the request, and ask Placement.
 
@@ -56,7 +70,7 @@ def find_candidates(
 def ask_placement(
     query: Query,
     decision: Decision,
-    placement: "PlacementClient",
+    placement: Placement,
     limit: int | None = None,
     *,
     live: bool = False,

@@ -254,7 +254,7 @@ def _pages(connection: Any) -> Iterator[Any]:
 
 
 def _needs_of_servers(connection: Any) -> tuple[dict[str, list[str]], str]:
-    """Return what the ports of servers require of hosts, as Neutron shows them.
+    """Return what ports of servers require of hosts, as Neutron shows them.
 
     :return: UUID of a server -> what its ports require, apart from networks;
         and why that is not known, or empty

@@ -7,7 +7,7 @@ The stage at which it ends, what excludes each host, and suggested changes.
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from os_prefilter.common.errors import (
     PlacementError,
@@ -27,6 +27,7 @@ from os_prefilter_tools.fleet.matching import Host, hosts_in
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import HostFilter
 from os_prefilter_tools.operators.candidates import (
+    Placement,
     ask_placement,
     check_groups,
 )
@@ -48,9 +49,6 @@ from os_prefilter_tools.operators.diagnose.shortfall import (
     Shortfalls,
 )
 
-if TYPE_CHECKING:
-    from os_prefilter.adapters.placement.client import PlacementClient
-
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
 _FROM_FLEET = (
@@ -70,7 +68,7 @@ def diagnose(  # noqa: PLR0913
     request_spec: Any,
     service: Service,
     fleet: Fleet,
-    placement: "PlacementClient",
+    placement: Placement,
     *,
     live: bool,
     progress: Progress = no_progress,
@@ -153,7 +151,7 @@ def _faults_of_placement(query: Query) -> list[str]:
 
 
 def _ask(
-    sources: Sources, fleet: Fleet, placement: "PlacementClient", *, live: bool
+    sources: Sources, fleet: Fleet, placement: Placement, *, live: bool
 ) -> tuple[Any, set[str]]:
     """Return Placement's candidate or error, and traits it does not know."""
     requirements = sources.decision.requirements

@@ -164,7 +164,7 @@ def _intervals_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
         "os_prefilter.service.deployment_facts.uniform",
         lambda _low, high: high,
     )
-    monkeypatch.setattr("os_prefilter.service.deployment_facts._PAUSE", 0)
+    monkeypatch.setattr("os_prefilter.service.shared._PAUSE", 0)
     # On a slow machine, a request may wait long for a reload of the rules.
     monkeypatch.setattr(
         "os_prefilter.service.facts_from_conf._RELOAD_PATIENCE", 60.0

@@ -18,11 +18,12 @@ import requests
 
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.service.option_definitions import OPTIONS
+from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.support.hosts import ARM, KVM
 from tests.support.pages import DOCS, blocks, files_of
 from tests.support.placements import put_traits
-from tests.support.programs import Program, running
+from tests.support.programs import Program, running, until
 from tests.support.reporting_fleets import (
     by_nova_alone,
     by_the_agent,
@@ -262,6 +263,11 @@ def test_scheduler_enforces_once_all_hosts_have_reported_what_it_wants(
     ).encode()
     with EmbeddedPlacement(fleet) as placement:
         pipeline = example.load_service(conf, placement.client, fleet)
+        wanted = traits_to_create(pipeline.filters, pipeline.options)
+        until(
+            lambda: wanted <= placement.client.traits(),
+            lambda: "the traits were not created after the start",
+        )
 
         def found() -> list[str]:
             status, answer = example.schedule(body, pipeline, placement.client)

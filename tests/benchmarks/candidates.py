@@ -29,7 +29,7 @@ from nova.scheduler import request_filter
 from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.facts import NestedProviders
+from os_prefilter.adapters.placement.facts import PlacementFacts
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.benchmarks.shared import (
@@ -121,8 +121,8 @@ def learn(placement: EmbeddedPlacement, where: str) -> bool:
     """
     observed = Observed(placement)
     # For Placement's own caches.
-    NestedProviders(observed.client)()
-    fact = NestedProviders(observed.client)
+    PlacementFacts(observed.client).nested_providers()
+    fact = PlacementFacts(observed.client).nested_providers
     for name in ("fact, first", "fact, later"):
         observed.sent.clear()
         observed.received = 0

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain, cycle, product
 from multiprocessing.connection import wait
 from typing import Any
@@ -24,9 +25,9 @@ import psutil
 from oslo_cache import core as oslo_cache
 
 from os_prefilter import Flavor, Image, RequestSpec
-from os_prefilter.adapters.placement.facts import placement_facts
+from os_prefilter.adapters.placement.facts import CloudPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
-from os_prefilter.adapters.shared_cache import SharedCache
+from os_prefilter.adapters.shared_cache import CacheStore
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.service import Service
@@ -97,15 +98,14 @@ def _service(url: str, cache: str) -> Service:
         "memcache_servers": [cache],
     }.items():
         conf.set_override(name, value, "cache")
-    shared = SharedCache(
-        oslo_cache.configure_cache_region(conf, oslo_cache.create_region()),
-        url,
+    region = oslo_cache.configure_cache_region(
+        conf, oslo_cache.create_region()
     )
     return Service.from_conf(
         conf,
-        placement_facts(conf, client, _some_hosts),
+        placement=CloudPlacement(client, _some_hosts),
         host_traits=HostTraitsReader(client, _some_hosts),
-        stores=(InheritedStore, shared.store),
+        stores=(InheritedStore, partial(CacheStore, region, url)),
     )
 
 

@@ -8,7 +8,7 @@ on the real one. Faults are put back one by one, and are found.
 OS_PREFILTER_EXAMPLES multiplies the walks.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
@@ -293,6 +293,10 @@ class Waiting(RuleBasedStateMachine):
         self.schedulers = tuple(map(Scheduler, sections))
         self.settle()
 
+    def create(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.client.create_trait(name)
+
     def traits(self, name: str) -> frozenset[str]:
         return frozenset(self.client.placement.provider_traits(UUIDS[name])[1])
 
@@ -316,8 +320,11 @@ class Waiting(RuleBasedStateMachine):
             self.client.before["each_provider"] = partial(
                 self.round, meanwhile
             )
-        found = placement_facts.ReadReports(self.client, groups)()
-        placement_facts.KnownTraits(self.client, names)()
+        reader = placement_facts.PlacementFacts(
+            self.client, groups=groups, needed=names, create=self.create
+        )
+        found = reader.reports()
+        reader.known_traits()
         by_trait: dict[str, TraitGroup] = {
             trait: group for group in groups for trait in group.traits
         }

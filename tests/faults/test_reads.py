@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.facts import (
-    NestedProviders,
-    OwnerCoverage,
-    ReadReports,
-)
+from os_prefilter.adapters.placement.facts import PlacementFacts
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -28,13 +24,22 @@ from tests.support.placements import UUID, Answer, Observed, provider
 FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
-    "owner coverage": lambda client: OwnerCoverage(client)(),
-    "reports": lambda client: ReadReports(client, EVERY_GROUP)(),
-    "nested providers": lambda client: NestedProviders(
-        client, lambda _context: [UUID]
-    )(),
-    "coverage of another trait": lambda client: OwnerCoverage(
-        client, "CUSTOM_A"
+    "owner coverage": lambda client: PlacementFacts(
+        client
+    ).owner_is_reported(),
+    "reports": lambda client: PlacementFacts(
+        client, groups=EVERY_GROUP
+    ).reports(),
+    "nested providers": lambda client: PlacementFacts(
+        client, compute_nodes=lambda _context: [UUID]
+    ).nested_providers(),
+    "coverage of another trait": lambda client: PlacementFacts(
+        client, owner_trait="CUSTOM_A"
+    ).owner_is_reported(),
+    "all facts": lambda client: PlacementFacts(
+        client,
+        ("known_traits", "nested_providers", "owner_is_reported", "reports"),
+        EVERY_GROUP,
     )(),
     "fleet": lambda client: read_fleet(client).hosts,
     "fleet without inventories": lambda client: (

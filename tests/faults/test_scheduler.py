@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.facts import (
-    OwnerCoverage,
-    ReadReports,
-    placement_facts,
-)
+from os_prefilter.adapters.placement.facts import CloudPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.threads import start_thread
 from os_prefilter.service import Service
@@ -24,7 +20,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
-from tests.support.every_trait import ALL_REPORTED, EVERY_GROUP
+from tests.support.every_trait import ALL_REPORTED
 from tests.support.placements import provider
 
 ROUNDS = times(10)
@@ -34,19 +30,11 @@ ASKED = {IGB, "OWNER_NOVA"}
 
 
 def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Service:
-    """Return a pipeline that asks Placement for both of its facts at each
-    request.
-    """
+    """Return a pipeline that asks Placement for its facts at each request."""
     conf = conf_with(
         enabled_filters=["image_metadata", "owner"], facts_interval=interval
     )
-    return Service.from_conf(
-        conf,
-        {
-            "reports": ReadReports(client, EVERY_GROUP),
-            "owner_coverage": OwnerCoverage(client),
-        },
-    )
+    return Service.from_conf(conf, placement=CloudPlacement(client))
 
 
 def asked(pipeline: Service) -> set[str]:
@@ -131,7 +119,7 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
         client._timeout = 60.0
         pipeline = Service.from_conf(
             conf,
-            placement_facts(conf, client),
+            placement=CloudPlacement(client),
             host_traits=HostTraitsReader(client),
         )
         begun = time.monotonic()

@@ -282,7 +282,7 @@ def _until(is_so: Callable[[], object]) -> None:
 def test_hosts_read_what_to_report_after_a_start_without_any_request(
     start: Start, novas_placement: Observed
 ) -> None:
-    """All that the fact ``known_traits`` creates with the first request."""
+    """And traits that filters may require."""
     start("hpet,image_metadata")
     service = our_entry().service
     created = traits_to_create(service.filters, service.options)
@@ -296,8 +296,14 @@ def test_hosts_read_what_to_report_after_a_start_without_any_request(
 
 
 def test_placement_that_is_down_neither_stops_nor_delays_a_start(
-    start: Start, novas_placement: Observed, caplog: pytest.LogCaptureFixture
+    start: Start,
+    novas_placement: Observed,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(
+        "os_prefilter.adapters.placement.facts._CREATE_AGAIN", 0.01
+    )
     hangs = threading.Event()
     answers: list[Answer | None] = [(503, {}), (503, {})]
 
@@ -306,14 +312,14 @@ def test_placement_that_is_down_neither_stops_nor_delays_a_start(
         return answers.pop() if answers else None
 
     novas_placement.hook = fail
-    start("hpet", "facts_interval = 0")
+    start("hpet")
     assert not novas_placement.placement.client.wanted()
     hangs.set()
     _until(novas_placement.placement.client.wanted)
     (warning,) = [
         each
         for each in caplog.records
-        if "cannot be created yet" in each.getMessage()
+        if "cannot be created in Placement yet" in each.getMessage()
     ]
     assert "503" in warning.getMessage()
 
@@ -406,7 +412,7 @@ def cache_key(start: Start) -> Iterator[Callable[..., str]]:
     def key(*lines: str) -> str:
         start("image_metadata", _CACHE, *lines)
         (make,) = activation._caches()
-        found: str = vars(make("known_traits", "s"))["_key"]
+        found: str = vars(make("placement"))["_key"]
         return found
 
     yield key

@@ -18,7 +18,7 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter import Options, RequestGroup, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.facts import OwnerCoverage
+from os_prefilter.adapters.placement.facts import PlacementFacts
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.service import Service
@@ -159,7 +159,11 @@ def test_pci_device_of_any_resource_class_is_found_once_the_owner_is_enforced(
         host = PciHost(placement, _PCI_CLASSES[resource_class])
         service = Service.from_conf(
             conf_with(enabled_filters=["owner"], facts_interval=0),
-            {"owner_coverage": OwnerCoverage(placement.client)},
+            {
+                "owner_coverage": PlacementFacts(
+                    placement.client
+                ).owner_is_reported
+            },
         )
         steps = (
             host.report,

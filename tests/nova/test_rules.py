@@ -82,8 +82,7 @@ def test_rules_apply_to_properties_nova_keeps_and_their_traits_are_created_once(
             "CUSTOM_LICENSED",
             "CUSTOM_GOLD",
         }
-    # And the name that says which of Nova's own traits it may require.
-    assert observed.methods.count("PUT") == 4
+    assert observed.methods.count("PUT") == 3
     assert observed.client.traits() >= {
         "CUSTOM_LICENSED",
         "CUSTOM_GOLD",

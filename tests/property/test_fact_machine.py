@@ -7,7 +7,7 @@ No thread runs: the machine keeps each query that the fact starts, and ends it
 when it likes, or never. Faults are put back one by one, and are found.
 """
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from math import inf
 from typing import Any
 from unittest.mock import patch
@@ -22,21 +22,21 @@ from hypothesis.stateful import (
 )
 from hypothesis.strategies import sampled_from
 
-from os_prefilter.service import deployment_facts
+from os_prefilter.service import deployment_facts, shared
 from os_prefilter.service.deployment_facts import (
-    REPEAT_AFTER,
     Fact,
-    FailedReading,
-    Measured,
     PendingQuery,
-    pause_after,
 )
+from os_prefilter.service.shared import REPEAT_AFTER, Reading, pause_after
 from tests.support.state_machines import Fault, assert_correct, assert_found
 
 # Two are equal.
 UNKNOWN, VALUES = 0, (1, 2, True)
-BY_ANOTHER = Measured(2, 10.0, 20.0)
-AFTER_WAIT = FailedReading(OSError("db://me:hunter2@h"), 10.0)
+BY_ANOTHER = Reading(2, 10.0, 20.0)
+AFTER_WAIT = OSError("db://me:hunter2@h")
+"""Raised by a reading that began at most 10 seconds ago: before, the process
+has waited for another one.
+"""
 FAILURES: dict[Any, str] = dict.fromkeys(
     (OSError("db://me:hunter2@h"), AFTER_WAIT), "OSError: db://***@h"
 )
@@ -46,8 +46,8 @@ OLDEST_OR_NEWEST = sampled_from((0, -1))
 
 
 class Facts(RuleBasedStateMachine):
-    """A fact in a process whose clock, threads and log are the machine's,
-    beside what is expected of it.
+    """A fact in a process whose clock, threads, store and log are the
+    machine's, beside what is expected of it.
     """
 
     def __init__(self) -> None:
@@ -56,14 +56,18 @@ class Facts(RuleBasedStateMachine):
             "LOG": self,
             "start_thread": self.start_thread,
             "seconds_to": lambda _until: 0.0,
+            "time": self,
         }
-        self.patched = patch.multiple(
-            deployment_facts,
-            _PAUSE=20,
-            uniform=lambda low, high: (low + high) / 2,
-            **ours,
+        self.patched = ExitStack()
+        self.patched.enter_context(
+            patch.multiple(
+                deployment_facts,
+                PATIENCE=inf,
+                uniform=lambda low, high: (low + high) / 2,
+                **ours,
+            )
         )
-        self.patched.start()
+        self.patched.enter_context(patch.object(shared, "_PAUSE", 20))
         self.now, self.has_threads, self.logged = 0.0, True, list[str]()
         self.response: Any = None
         self.not_ended: dict[PendingQuery, Any] = {}
@@ -80,15 +84,35 @@ class Facts(RuleBasedStateMachine):
         self.is_expired = self.was_tried = self.is_failing = False
 
     def teardown(self) -> None:
-        self.patched.stop()
+        self.patched.close()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
 
     def start_thread(self, run: Any, _name: str) -> None:
         if not self.has_threads:
             raise RuntimeError("can't start new thread")
         self.not_ended[run.args[0]] = run
 
+    def read_through(self, read: Any, make: Any, interval: float) -> Any:
+        assert make(7) == 7
+        assert interval == self.interval
+        if self.response is BY_ANOTHER:
+            return BY_ANOTHER
+        end = self.now
+        (query, *_) = read.args
+        taken = end - query.begun
+        if self.response is AFTER_WAIT:
+            taken = min(taken, 10.0)
+        self.now = end - taken
+        self.read_until = end
+        return read()
+
     def read(self, context: object) -> Any:
         assert context == "context"
+        self.now = self.read_until
         if self.response in FAILURES:
             raise self.response
         return self.response
@@ -104,12 +128,13 @@ class Facts(RuleBasedStateMachine):
     )
     def create(self, interval: float, later_patience: float | None) -> None:
         self.interval, self.later_patience = interval, later_patience
+        store: Any = self
         self.fact = Fact(
             "f",
             self.read,
             interval,
             UNKNOWN,
-            patience=inf,
+            stores=[store],
             later_patience=later_patience,
         )
 
@@ -119,12 +144,6 @@ class Facts(RuleBasedStateMachine):
     def expire(self) -> None:
         self.fact.expire()
         self.is_expired = True
-
-    @precondition(lambda self: self.value)
-    @rule(value=sampled_from(VALUES))
-    def amend(self, value: int) -> None:
-        self.fact.amend(value)
-        self.value = value
 
     @precondition(lambda self: self.not_ended)
     @rule()
@@ -145,7 +164,7 @@ class Facts(RuleBasedStateMachine):
             set(self.not_ended),
             None,
         )
-        query = self.fact.begin("context", lambda: self.now)
+        query = self.fact.begin("context")
         started = self.not_ended.keys() - before
         if self.is_expired or self.now >= self.due:
             if self.under_way and self.now - self.under_way.begun < max(
@@ -198,9 +217,10 @@ class Facts(RuleBasedStateMachine):
         value stays after a failure.
         """
         self.now += after
-        query, reading, self.response = (
+        query, version, latest, self.response = (
             list(self.not_ended)[which],
-            self.fact.reading,
+            self.fact.version,
+            self.fact.latest,
             response,
         )
         with suppress(SystemExit):
@@ -209,11 +229,7 @@ class Facts(RuleBasedStateMachine):
         value, seconds, age = (
             response if response is BY_ANOTHER else (response, taken, taken)
         )
-        seconds = (
-            min(taken, AFTER_WAIT.seconds)
-            if response is AFTER_WAIT
-            else seconds
-        )
+        seconds = min(taken, 10.0) if response is AFTER_WAIT else seconds
         read_at, is_answer = self.now - age, response not in FAILURES
         # A first value is queried again at a random moment of the interval.
         interval = (
@@ -241,7 +257,7 @@ class Facts(RuleBasedStateMachine):
                 query.begun,
                 False,
             )
-        assert (self.fact.reading is reading) == (self.value is reading.value)
+        assert (self.fact.version == version) == (self.value is latest)
 
     def expect_failure(self, problem: str) -> None:
         line = (
@@ -269,6 +285,7 @@ class Facts(RuleBasedStateMachine):
     @invariant()
     def check(self) -> None:
         assert self.fact.latest is self.value
+        assert self.fact.values() == {"f": self.value}
         assert self.logged == self.lines
 
 
@@ -278,12 +295,12 @@ def test_a_fact_is_as_documented_in_any_order_of_events() -> None:
 
 FAULTS: dict[str, Fault] = {
     "an old answer replaces a newer one": (
-        Fact._run,
+        Fact._use,
         "if query.begun >= self._result_of:",
         "if True:",
     ),
     "a slow answer is lost": (
-        Fact._run,
+        Fact._use,
         "if query.begun >= self._result_of:",
         "if query is self._query:",
     ),
@@ -300,7 +317,7 @@ FAULTS: dict[str, Fault] = {
     "a failure forgets the value": (
         Fact._log_failure,
         "= True",
-        "= self.reading = Reading(0)",
+        "= self.latest = 0",
     ),
     "a child waits for its parent's query": (
         Fact.begin,
@@ -309,11 +326,16 @@ FAULTS: dict[str, Fault] = {
     ),
     "no query is given up": (
         Fact.begin,
-        "now() - query.begun < max(REPEAT_AFTER, self._interval)",
+        "now - query.begun < max(REPEAT_AFTER, self._interval)",
         "True",
     ),
     "no pause after a slow query": (pause_after, "_PAUSE * seconds", "0"),
-    "each value counts as new": (Fact._run, "now() - measured.age", "now()"),
+    "each value counts as new": (Fact._use, "now - reading.age", "now"),
+    "another value has the same version": (
+        Fact._set,
+        "self.version += 1",
+        "pass",
+    ),
     "a pause without end": (
         pause_after,
         "max(interval, _LONGEST_PAUSE)",
@@ -321,13 +343,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "a failed query is repeated at once": (
         Fact._run,
-        "now() + again",
-        "now()",
+        "now + again",
+        "now",
     ),
     "a wait for another process counts": (
         Fact._run,
-        "min(seconds, now() - query.begun)",
-        "now() - query.begun",
+        "min(query.read_since, now)",
+        "query.begun",
     ),
     "a query that is broken off stays": (Fact._run, "finally:", "else:"),
     "each failure is logged": (
@@ -343,13 +365,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "a slow later query warns": (Fact.wait, "and not query.may_take_long", ""),
     "no request waits for a fresh value": (
-        Fact._run,
+        Fact._use,
         "read_at + 2 * max",
         "inf + max",
     ),
     "without a thread, a query stays": (
         Fact.begin,
-        "self._end(query, now() + self._interval, str(error))",
+        "self._end(query, now + self._interval, str(error))",
         "pass",
     ),
 }

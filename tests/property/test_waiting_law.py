@@ -17,7 +17,7 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.facts import ReadReports
+from os_prefilter.adapters.placement.facts import PlacementFacts
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts import desired_traits, marker_traits
@@ -284,7 +284,12 @@ def test_placement_offers_every_capable_host_while_filters_wait(
         conf = _conf(offered)
         groups = wanted_groups(*configured_filters(conf))
         pipeline = Service.from_conf(
-            conf, {"reports": ReadReports(placement.client, groups)}
+            conf,
+            {
+                "reports": PlacementFacts(
+                    placement.client, groups=groups
+                ).reports
+            },
         )
         for case in cases:
             spec = deepcopy(case.spec)

@@ -4,8 +4,7 @@
 ``python -m tests.service.shared_workers NUMBER FATE [PORT]``.
 
 FATE is "none", or the signal that the first reader gets while it reads: "KILL"
-or "STOP". Each other one prints what it got, how long it took and how old it
-is. With PORT of a memcached, half of them are of another host.
+or "STOP". Each other one prints what it got and how long it took. With PORT of a memcached, half of them are of another host.
 """
 
 import json
@@ -13,29 +12,24 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from oslo_cache import core as oslo_cache
 from oslo_config import cfg
 
-from os_prefilter.adapters.shared_cache import SharedCache
+from os_prefilter.adapters.shared_cache import CacheStore
 from os_prefilter.service import shared
-from os_prefilter.service.shared import (
-    InheritedStore,
-    MakeStore,
-    SharedFact,
-    SharedRead,
-)
+from os_prefilter.service.deployment_facts import Fact, versions_of
+from os_prefilter.service.shared import InheritedStore, MakeStore
 from tests.support.processes import ran
 
 INTERVAL = 30.0
 
 
 class Reader:
-    scope = "of a test"
-
     def __init__(self, log: Path, fate: str) -> None:
         self._log = log
         self._fate = fate
@@ -51,48 +45,54 @@ class Reader:
         time.sleep(0.5)
         return ["read", str(os.getpid())]
 
-    def to_json(self, value: list[str]) -> list[str]:
-        return value
-
-    def from_json(self, document: list[str]) -> list[str]:
-        return document
-
 
 class CountingReader:
-    def __init__(
-        self, scope: str = "", take: Callable[[], None] = lambda: None
-    ) -> None:
-        self.scope = scope
+    """Returns the number of its readings."""
+
+    def __init__(self, take: Callable[[], None] = lambda: None) -> None:
         self.read = 0
         self._take = take
 
-    def __call__(self, _context: Any) -> int:
+    def __call__(self, _context: Any = None) -> int:
         self.read += 1
         self._take()
         return self.read
 
-    def to_json(self, value: int) -> int:
-        return value
 
-    def from_json(self, document: Any) -> int:
-        if type(document) is not int:
-            raise TypeError
-        return document
+def _number(document: Any) -> int:
+    if type(document) is not int:
+        raise TypeError
+    return document
 
 
 def shared_fact(
-    read: SharedRead, interval: float, stores: tuple[MakeStore, ...]
-) -> SharedFact:
-    return SharedFact(
-        "f", read, interval, [make("f", read.scope) for make in stores]
+    read: Callable[[Any], Any],
+    interval: float,
+    stores: Iterable[MakeStore],
+    whose: str = "f",
+) -> Fact:
+    """Return a fact of a number that is shared in these stores."""
+    return Fact(
+        "f",
+        read,
+        interval,
+        make=_number,
+        stores=[make(whose) for make in stores],
     )
+
+
+def value_of(fact: Fact) -> Any:
+    """Return the value that the fact has after it was due."""
+    fact.expire()
+    versions_of([fact])
+    return fact.latest
 
 
 def workers(
     number: int, fate: str, log: Path, *port: str
-) -> list[tuple[list[str], float, float]]:
-    """Return what each of some forked workers got: the value, how long it
-    took, and how old it is.
+) -> list[tuple[list[str], float]]:
+    """Return what each of some forked workers got: the value, and how long it
+    took.
     """
     arguments = [
         sys.executable,
@@ -108,7 +108,7 @@ def workers(
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def cache(port: str, *cloud: str) -> SharedCache:
+def cache(port: str, cloud: str) -> MakeStore:
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[])
     oslo_cache.configure(conf)
@@ -121,7 +121,7 @@ def cache(port: str, *cloud: str) -> SharedCache:
         conf.set_override(name, value, "cache")
     region = oslo_cache.create_region()
     oslo_cache.configure_cache_region(conf, region)
-    return SharedCache(region, *cloud)
+    return partial(CacheStore, region, cloud)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -129,12 +129,13 @@ def main(arguments: Sequence[str]) -> None:
     if fate == "STOP":
         # Where none is stopped, no slow machine makes another one take over.
         shared.TAKE_OVER = 2.0
-    stores: tuple[MakeStore, ...] = (
-        (cache(port[0], "cloud").store,) if port else ()
-    )
+    stores: tuple[MakeStore, ...] = (cache(port[0], "cloud"),) if port else ()
     hosts = [
-        shared_fact(
-            Reader(Path(log), fate), INTERVAL, (InheritedStore, *stores)
+        Fact(
+            "f",
+            Reader(Path(log), fate),
+            INTERVAL,
+            stores=[make("f") for make in (InheritedStore, *stores)],
         )
         for _ in range(1 + len(port))
     ]
@@ -143,11 +144,9 @@ def main(arguments: Sequence[str]) -> None:
         child = os.fork()
         if not child:
             begun = time.monotonic()
-            measured = hosts[each % len(hosts)](None)
-            os.write(
-                1,
-                f"{json.dumps([measured.value, time.monotonic() - begun, measured.age])}\n".encode(),
-            )
+            value = value_of(hosts[each % len(hosts)])
+            line = json.dumps([value, time.monotonic() - begun])
+            os.write(1, f"{line}\n".encode())
             os._exit(0)
         children.append(child)
     for child in [

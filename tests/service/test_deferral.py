@@ -199,7 +199,9 @@ _EVERYTHING = {*_AT_ONCE, (HPET, ROOT), (HPET, UNSUFFIXED)}
 def _waiting(reports: Reports | None, *filters: LoadedFilter) -> Service:
     facts = {
         "reports": Fact("reports", lambda _context: reports, 60),
-        "owner_is_reported": Fact("gate", lambda _context: True, 60),
+        "owner_is_reported": Fact(
+            "owner_is_reported", lambda _context: True, 60
+        ),
     }
     return Service(filters, Options(), facts)
 

@@ -4,7 +4,7 @@
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Any
@@ -28,36 +28,36 @@ from os_prefilter.service.deployment_facts import (
     Fact,
     PendingQuery,
     ask_in_time,
-    readings_of,
     seconds_to,
+    versions_of,
 )
 from os_prefilter.service.loading import as_filter
 from os_prefilter_tools.testing import request_of
 from tests.conftest import conf_with, spec_of
 
 
-def value_of(fact: Fact, now: Callable[[], float] = time.monotonic) -> Any:
-    if query := fact.begin(None, now):
-        fact.wait(query)
+def value_of(fact: Fact) -> Any:
+    versions_of([fact])
     return fact.latest
 
 
 def until_known(fact: Fact, value: object) -> None:
     for _ in range(6000):
-        if value_of(fact, lambda: 0.0) == value:
+        if value_of(fact) == value:
             return
         threading.Event().wait(0.01)
     pytest.fail(f"it is still {value_of(fact)!r}")
 
 
 def test_no_request_waits_longer_than_patience_and_a_late_result_is_used(
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is queried once, however long that takes.
 
     One line says that there is no result, one that there is.
     """
     caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
+    monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.05)
     may_end = threading.Event()
     queries = []
 
@@ -66,9 +66,9 @@ def test_no_request_waits_longer_than_patience_and_a_late_result_is_used(
         assert may_end.wait(60)
         return "known"
 
-    fact = Fact("f", query, 10, unknown="unknown", patience=0.05)
+    fact = Fact("f", query, 3600, unknown="unknown")
     with ThreadPoolExecutor(8) as threads:
-        values = threads.map(lambda _: value_of(fact, lambda: 0.0), range(50))
+        values = threads.map(lambda _: value_of(fact), range(50))
         assert set(values) == {"unknown"}
     may_end.set()
     until_known(fact, "known")
@@ -97,8 +97,8 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
             super().wait(query, until)
 
     facts = [Noted(name, lambda _context: "known", 60) for name in "abc"]
-    readings = readings_of(facts)
-    assert [each.value for each in readings] == ["known"] * 3
+    assert versions_of(facts) == (1, 1, 1)
+    assert [each.latest for each in facts] == ["known"] * 3
     assert steps == ["begin"] * 3 + ["wait"] * 3
 
 
@@ -201,9 +201,7 @@ def test_service_with_a_fact_that_cannot_be_read_does_not_start(
         Service.from_names(facts={"down": given})
 
 
-@pytest.mark.parametrize(
-    "name", ["ensure_traits", "kept_machine_type", "has_new_flavor"]
-)
+@pytest.mark.parametrize("name", ["kept_machine_type", "has_new_flavor"])
 def test_service_with_an_argument_that_cannot_be_called_does_not_start(
     name: str,
 ) -> None:

@@ -3,28 +3,34 @@
 """A Placement that lacks some traits: no query names one."""
 
 import logging
-from collections.abc import Iterator
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import os_traits
 import pytest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.facts import KnownTraits
+from os_prefilter.adapters.placement.facts import (
+    CloudPlacement,
+    PlacementFacts,
+)
 from os_prefilter.common.errors import (
     FilterFailed,
     PlacementUnavailable,
     UnknownTraits,
 )
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts.marker_traits import WANTED
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import ROOT, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter.service.deployment_facts import Fact
-from os_prefilter.service.facts_from_conf import prepared
+from os_prefilter.service.deployment_facts import Fact, versions_of
+from os_prefilter.service.facts_from_conf import facts_of
 from os_prefilter.service.known_traits import TraitNames, leave_out_unknown
 from os_prefilter.service.traits_to_report import (
     configured_filters,
@@ -32,13 +38,19 @@ from os_prefilter.service.traits_to_report import (
 )
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Answer, Observed, answering, put_traits
+from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
 from tests.support.rule_texts import rule, write_rules
 
 _IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 _HPET = "CUSTOM_COMPUTE_TIME_HPET"
 _HOSTS = ("host-0", "host-1")
+_MODULE = "os_prefilter.adapters.placement.facts"
+_REFUSED = (
+    "Traits that request filters may require cannot be created in Placement"
+    " yet: "
+)
+_CREATED = "Created in Placement, as request filters may require them: "
 
 
 @pytest.fixture
@@ -79,8 +91,9 @@ def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
         wait_for_reports=False,
         trait_scope=scope,
     )
-    facts = {"known_traits": KnownTraits(placement.client)}
-    pipeline = Service.from_conf(conf, facts)
+    pipeline = Service.from_conf(
+        conf, placement=CloudPlacement(placement.client)
+    )
     assert _hosts(placement, pipeline, {"hw_vif_model": "igb"}) == _HOSTS
     reason = (
         "image property hw_vif_model=igb: this cloud's Placement has no trait"
@@ -97,52 +110,135 @@ def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
     assert _hosts(placement, pipeline, both) == ()
 
 
-def test_custom_traits_that_filters_may_require_are_created_before_a_query_names_one(
-    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+def _until(is_so: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_custom_traits_that_filters_may_require_are_created_without_a_request(
+    placement: EmbeddedPlacement,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else Placement refuses the query where no host has reported yet.
 
     One warning says that the user of the service has no right to create them.
     """
-    observed = Observed(placement)
+    monkeypatch.setattr(f"{_MODULE}._CREATE_AGAIN", 0.01)
     caplog.set_level(logging.INFO)
-    conf = conf_with(enabled_filters=["hpet"], facts_interval=0)
+    answers: list[Answer | None] = [(403, {})] * 3
+
+    def refuse(method: str, _url: str) -> Answer | None:
+        return answers.pop() if method == "PUT" and answers else None
+
+    observed = Observed(placement, refuse)
+    conf = conf_with(enabled_filters=["hpet"])
     needed = traits_to_create(*configured_filters(conf))
-    facts = {"known_traits": KnownTraits(observed.client, needed)}
-    pipeline = Service.from_conf(conf, facts)
-    for is_refused in (True, True, True, False, True):
-        response: Answer | None = (403, {}) if is_refused else None
-        observed.hook = answering(response, "/traits/")
-        found = _hosts(placement, pipeline, {"hw_time_hpet": "yes"})
-        is_created = _HPET in placement.client.traits()
-        if is_refused:
-            assert found == _HOSTS
-            assert not is_created
-        else:
-            assert found == ()
-            assert is_created
-        placement.client.delete_trait(_HPET)
-    # First what agents read: they can begin.
-    (wanted,) = (
-        trait for trait in needed - {_HPET} if trait.startswith(WANTED)
+    Service.from_conf(conf, placement=CloudPlacement(observed.client))
+    _until(lambda: needed <= placement.client.traits())
+    first, second = _until_logged(caplog, 2)
+    assert first.startswith(f"{_REFUSED}PlacementRefused: Placement refused")
+    assert second == f"{_CREATED}{', '.join(sorted(needed))}."
+
+
+def test_trait_that_a_reading_misses_is_created_while_no_request_waits(
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a trait that no host had was deleted by hand."""
+    caplog.set_level(logging.INFO)
+    may_create = threading.Event()
+
+    def wait(method: str, _url: str) -> None:
+        if method == "PUT":
+            may_create.wait(60)
+
+    observed = Observed(placement, wait)
+    conf = conf_with(enabled_filters=["hpet"], facts_interval=0)
+    may_create.set()
+    pipeline = Service.from_conf(
+        conf, placement=CloudPlacement(observed.client)
     )
-    writes = [each for each in observed.sent if "PUT" in each]
-    traits = [each.rpartition("/")[2] for each in writes]
-    assert traits == [wanted] * 4 + [_HPET] * 2
-    messages = [
-        each.getMessage()
-        for each in caplog.records
-        if "request filters may require" in each.getMessage()
+    _until_logged(caplog, 1)
+    placement.client.delete_trait(_HPET)
+    may_create.clear()
+    for _ in range(3):
+        asked = {"hw_time_hpet": "yes"}
+        assert _hosts(placement, pipeline, asked) == _HOSTS
+    may_create.set()
+    _, again = _until_logged(caplog, 2)
+    assert again == f"{_CREATED}{_HPET}."
+    writes = [each for each in observed.sent if f"PUT /traits/{_HPET}" in each]
+    # At the start, and once for three readings that missed it.
+    assert len(writes) == 2
+
+
+def test_no_trait_is_created_after_the_placement_is_stopped(
+    placement: EmbeddedPlacement,
+) -> None:
+    stopped = CloudPlacement(placement.client)
+    stopped.stop()
+    stopped.create_traits([_HPET])
+    _until(lambda: not _threads_that_create())
+    assert _HPET not in placement.client.traits()
+
+
+def test_traits_are_created_in_a_child_while_the_parent_creates_them(
+    placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the parent is not in the child."""
+    created: list[Collection[str]] = []
+
+    def create(names: Collection[str]) -> Collection[str]:
+        created.append(names)
+        return ()
+
+    ours = CloudPlacement(placement.client, create=create, delay=3600)
+    ours.create_traits([_HPET])
+    ours.create_traits([_HPET])
+    assert len(_threads_that_create()) == 1
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    ours.create_traits([_HPET])
+    assert len(_threads_that_create()) == 2
+    ours.stop()
+    _until(lambda: not _threads_that_create())
+    assert created == []
+
+
+def test_later_reading_creates_traits_where_no_thread_could_be_started(
+    placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = CloudPlacement(placement.client)
+    with monkeypatch.context() as patched:
+        error = RuntimeError("can't start new thread")
+        patched.setattr(threading.Thread, "start", Mock(side_effect=error))
+        ours.create_traits([_HPET])
+    assert _HPET not in placement.client.traits()
+    ours.create_traits([_HPET])
+    _until(lambda: _HPET in placement.client.traits())
+
+
+def _threads_that_create() -> list[threading.Thread]:
+    return [
+        each for each in threading.enumerate() if each.name == "wanted traits"
     ]
-    refusal = (
-        "Traits that request filters may require cannot be created in"
-        " Placement: Placement refused PUT /traits/"
-    )
-    created = "Created in Placement, as request filters may require them: "
-    first, second, third = messages
-    assert first.startswith(f"{refusal}{wanted} with status 403")
-    assert second == f"{created}{wanted}, {_HPET}."
-    assert third.startswith(f"{refusal}{_HPET} with status 403")
+
+
+def _until_logged(caplog: pytest.LogCaptureFixture, number: int) -> list[str]:
+    """Return so many lines about the creation of traits, and no more."""
+
+    def logged() -> list[str]:
+        return [
+            each.getMessage()
+            for each in caplog.records
+            if each.name == _MODULE
+        ]
+
+    _until(lambda: len(logged()) >= number)
+    _until(lambda: not _threads_that_create())
+    assert len(logged()) == number
+    return logged()
 
 
 _LEFT_OUT: list[tuple[str, bool, set[str], bool]] = [
@@ -190,9 +286,8 @@ def test_what_a_new_rule_forbids_is_forbidden_at_once(
     with_hpet = "{image_property: hw_time_hpet, present: true}"
     write_rules(rules, rule("other", with_hpet, forbid=["CUSTOM_OTHER"]))
     conf = conf_with(enabled_filters=["rules"], rules_dirs=[str(tmp_path)])
-    facts = {"known_traits": KnownTraits(placement.client)}
     pipeline = Service.from_conf(
-        conf, facts, ensure_traits=placement.client.ensure_traits
+        conf, placement=CloudPlacement(placement.client)
     )
     properties = {"hw_disk_bus": "virtio"}
     assert _hosts(placement, pipeline, properties) == _HOSTS
@@ -225,13 +320,16 @@ def test_fact_is_the_same_object_until_a_trait_is_added(
     placement: EmbeddedPlacement,
 ) -> None:
     """Pipelines keep their results for as long."""
-    readers = prepared({"known_traits": KnownTraits(placement.client)}, ())
-    read = readers["known_traits"]
-    before = read(None)
-    assert read(None) is before
+    read = PlacementFacts(placement.client).known_traits
+    fact = facts_of({"known_traits": read}, (), 0.0)["known_traits"]
+    (version,) = versions_of([fact])
+    before = fact.latest
+    assert versions_of([fact]) == (version,)
+    assert fact.latest is before
     placement.know([_HPET])
-    assert read(None) == before | {_HPET}
-    assert repr(read(None)) == f"<{len(before) + 1} traits>"
+    assert versions_of([fact]) == (version + 1,)
+    assert fact.latest == before | {_HPET}
+    assert repr(fact.latest) == f"<{len(before) + 1} traits>"
 
 
 def test_response_without_the_traits_of_every_placement_is_an_error(
@@ -241,4 +339,4 @@ def test_response_without_the_traits_of_every_placement_is_an_error(
     observed = Observed(placement, lambda _method, _url: (200, {"traits": []}))
     message = "COMPUTE_NODE is not in it"
     with pytest.raises(PlacementUnavailable, match=message):
-        KnownTraits(observed.client)()
+        PlacementFacts(observed.client).known_traits()

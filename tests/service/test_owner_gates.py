@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.placement.facts import OwnerCoverage
+from os_prefilter.adapters.placement.facts import PlacementFacts
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider
@@ -85,7 +85,8 @@ def _enforced() -> list[dict[str, tuple[str, ...]]]:
 def _pipeline(placement: EmbeddedPlacement, **options: Any) -> Service:
     conf = conf_with(enabled_filters=["owner"], facts_interval=0, **options)
     return Service.from_conf(
-        conf, {"owner_coverage": OwnerCoverage(placement.client)}
+        conf,
+        {"owner_coverage": PlacementFacts(placement.client).owner_is_reported},
     )
 
 
@@ -171,7 +172,9 @@ def test_coverage_is_true_if_there_are_compute_nodes_and_each_has_the_owner_trai
 ):
     for what, (providers, covered) in _COVERED.items():
         with EmbeddedPlacement(Fleet(providers)) as placement:
-            assert OwnerCoverage(placement.client)() is covered, what
+            assert (
+                PlacementFacts(placement.client).owner_is_reported() is covered
+            ), what
 
 
 def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:
@@ -179,7 +182,9 @@ def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:
     with EmbeddedPlacement(
         Fleet((provider("a", "VCPU", "COMPUTE_NODE"),))
     ) as placement:
-        coverage = OwnerCoverage(placement.client, "CUSTOM_OWNER_US")
+        coverage = PlacementFacts(
+            placement.client, owner_trait="CUSTOM_OWNER_US"
+        ).owner_is_reported
         assert coverage() is False
         placement.know(["CUSTOM_OWNER_US"])
         assert coverage() is False

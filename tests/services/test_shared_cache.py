@@ -11,6 +11,7 @@ from tests.service.shared_workers import (
     CountingReader,
     cache,
     shared_fact,
+    value_of,
     workers,
 )
 from tests.services.own_services import needs, own_memcached
@@ -34,19 +35,19 @@ def test_hosts_share_and_clouds_and_sections_do_not(tmp_path: Path) -> None:
             )
             == 1
         )
-        readers = [
-            CountingReader(),
-            CountingReader(),
-            CountingReader("another section"),
-            CountingReader(),
+        shared = [
+            ("one", "f", 1),
+            ("other", "f", 1),
+            ("one", "another section", 1),
+            ("one", "f", 0),
         ]
-        clouds = [cache(port, each) for each in ("one", "other", "one", "one")]
-        facts = [
-            shared_fact(read, 60, (each.store,))
-            for read, each in zip(readers, clouds, strict=True)
-        ]
-        assert [fact(None).value for fact in facts] == [1, 1, 1, 1]
-        assert [each.read for each in readers] == [1, 1, 1, 0]
+        facts = []
+        for cloud, whose, readings in shared:
+            reader = CountingReader()
+            fact = shared_fact(reader, 60, (cache(port, cloud),), whose)
+            assert value_of(fact) == 1
+            assert reader.read == readings
+            facts.append(fact)
         # pymemcache leaves its connections to the garbage collector.
-        del facts, clouds
+        del facts, fact
         gc.collect()

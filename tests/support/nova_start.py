@@ -81,7 +81,9 @@ def starting(folder: Path) -> Iterator[Start]:
         finally:
             for each in request_filter.ALL_REQUEST_FILTERS:
                 if isinstance(each, RequestFilters):
-                    each.replaced.set()
+                    placement = each.service.placement
+                    if placement:
+                        placement.stop()
             nova.conf.CONF.reset()
             nova.policy.reset()
             request_filter.ALL_REQUEST_FILTERS[:] = before

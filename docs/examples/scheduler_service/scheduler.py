@@ -18,7 +18,7 @@ from oslo_log import log as logging
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.facts import placement_facts
+from os_prefilter.adapters.placement.facts import CloudPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import (
     ConfigurationError,
@@ -59,13 +59,14 @@ def load_service(
     """Return the filters that the configuration enables, with what they may
     need to know of the deployment.
     """
-    facts = placement_facts(conf, placement)
     # Another service reads them from its database and from Neutron.
-    facts["aggregates"] = lambda _context: fleet.aggregates.values()
-    facts["networks"] = lambda _context: NETWORKS
+    facts = {
+        "aggregates": lambda _context: fleet.aggregates.values(),
+        "networks": lambda _context: NETWORKS,
+    }
     reader = HostTraitsReader(placement)
     return Service.from_conf(
-        conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader
+        conf, facts, placement=CloudPlacement(placement), host_traits=reader
     )
 
 

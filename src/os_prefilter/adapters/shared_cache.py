@@ -13,7 +13,8 @@ from uuid import uuid4
 
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.threads import start_thread
-from os_prefilter.service.shared import TAKE_OVER, Store, scope_of
+from os_prefilter.service import shared
+from os_prefilter.service.shared import Store, scope_of
 
 LOG = get_logger(__name__)
 
@@ -28,32 +29,70 @@ _LEFT_ALONE = 60.0
 _SETTLED = 0.2
 
 
-class SharedCache:
-    """Makes stores in a cache.
+class CacheStore(Store):
+    """Store in a cache, with the process that reads.
 
     :param region: what has ``get(key)`` and ``set(key, value)``: a region of
         oslo.cache
     :param cloud: what identifies this cloud among others that use the same
         cache: addresses, names of regions
+    :param whose: as for :class:`os_prefilter.service.shared.Store`
     """
 
-    def __init__(self, region: Any, *cloud: object) -> None:
+    def __init__(self, region: Any, cloud: object, whose: str) -> None:
+        key = scope_of(version("os-prefilter"), cloud, whose)
+        super().__init__(key)
         self._region = region
-        self._cloud = cloud
+        self._key = f"os_prefilter:{key}"
+        self._reader_key = f"{self._key}:reader"
+        # The reader that was seen, and since when.
+        self._reader: tuple[bytes | None, float] = (None, 0.0)
         self._left_alone_until = float("-inf")
         self._has_failed = False
 
-    def store(self, name: str, scope: str) -> Store:
-        """Return the store of a fact."""
-        key = scope_of(version("os-prefilter"), *self._cloud, name, scope)
-        return _CacheStore(self, f"os_prefilter:{key}")
+    def get(self) -> bytes | None:
+        """Return the last entry, or None."""
+        return self._get(self._key)
 
-    def get(self, key: str) -> bytes | None:
+    def put(self, entry: bytes) -> None:
+        """Replace the entry, if the cache takes it."""
+        if len(entry) < _MOST_BYTES:
+            self._set(self._key, entry)
+
+    @contextmanager
+    def lease(self, _place: int) -> Iterator[bool]:
+        """Enter as the only reader, or not.
+
+        The name of a reader that stays longer than any reading is that of a
+        process that died.
+
+        Any cache can do that: it takes no lock, and a reading too many does no
+        harm.
+        """
+        reader = self._get(self._reader_key)
+        if reader != self._reader[0]:
+            self._reader = reader, time.monotonic()
+        if reader and time.monotonic() - self._reader[1] < shared.TAKE_OVER:
+            yield False
+            return
+        own = uuid4().bytes
+        if self._set(self._reader_key, own):
+            time.sleep(_SETTLED)
+            if self._get(self._reader_key) not in (own, None):
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            if self._get(self._reader_key) == own:
+                self._set(self._reader_key, b"")
+
+    def _get(self, key: str) -> bytes | None:
         """Return the bytes of a key; None without a response as well."""
         value = self._call(self._region.get, key, writes=False)
         return value if isinstance(value, bytes) else None
 
-    def set(self, key: str, value: bytes) -> bool:
+    def _set(self, key: str, value: bytes) -> bool:
         """Set the value of a key; return whether the cache has responded."""
         self._call(self._region.set, key, value, writes=True)
         return not self._has_failed
@@ -87,51 +126,3 @@ class SharedCache:
             )
             self._has_failed = False
         return None if error else call.result()
-
-
-class _CacheStore:
-    """Store of one value in a cache, with the process that reads it."""
-
-    def __init__(self, cache: SharedCache, key: str) -> None:
-        self._cache = cache
-        self._key = key
-        self._reader = f"{key}:reader"
-        # The reader that was seen, and since when.
-        self._seen: tuple[bytes | None, float] = (None, 0.0)
-
-    def get(self) -> bytes | None:
-        """Return the last entry, or None."""
-        return self._cache.get(self._key)
-
-    def put(self, entry: bytes) -> None:
-        """Replace the entry, if the cache takes it."""
-        if len(entry) < _MOST_BYTES:
-            self._cache.set(self._key, entry)
-
-    @contextmanager
-    def lease(self, _place: int) -> Iterator[bool]:
-        """Enter as the only reader, or not.
-
-        The name of a reader that stays longer than any reading is that of a
-        process that died.
-
-        Any cache can do that: it takes no lock, and a reading too many does no
-        harm.
-        """
-        reader = self._cache.get(self._reader)
-        if reader != self._seen[0]:
-            self._seen = reader, time.monotonic()
-        if reader and time.monotonic() - self._seen[1] < TAKE_OVER:
-            yield False
-            return
-        own = uuid4().bytes
-        if self._cache.set(self._reader, own):
-            time.sleep(_SETTLED)
-            if self._cache.get(self._reader) not in (own, None):
-                yield False
-                return
-        try:
-            yield True
-        finally:
-            if self._cache.get(self._reader) == own:
-                self._cache.set(self._reader, b"")

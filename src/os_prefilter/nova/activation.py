@@ -2,9 +2,7 @@
 
 """Start of the service inside an unmodified nova-scheduler."""
 
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -20,13 +18,11 @@ from sqlalchemy.engine import make_url
 from os_prefilter.adapters.nova_conf import unsupported_nova
 from os_prefilter.adapters.osinfo import has_libosinfo, implied_by
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.facts import placement_facts
+from os_prefilter.adapters.placement.facts import CloudPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
-from os_prefilter.adapters.shared_cache import SharedCache
+from os_prefilter.adapters.shared_cache import CacheStore
 from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import describe_error
-from os_prefilter.common.threads import start_thread
 from os_prefilter.nova.connections import ADAPTER
 from os_prefilter.nova.entry import LastFilter, NovaFilter, RequestFilters
 from os_prefilter.nova.facts import (
@@ -39,9 +35,8 @@ from os_prefilter.nova.host_filters import counting
 from os_prefilter.nova.rebuild_filter import RebuildFilter
 from os_prefilter.nova.scheduling import SchedulingWatch
 from os_prefilter.service import Service
-from os_prefilter.service.conf import GROUP
+from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.shared import InheritedStore, MakeStore
-from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter.vocabulary import ROWS
 
 LOG = get_logger("os_prefilter.nova")
@@ -116,7 +111,10 @@ def activate() -> list[type]:
         configuration.
     """
     client = PlacementClient(ADAPTER, microversion="1.36")
-    service = _service(client)
+    placement = CloudPlacement(
+        client, some_compute_nodes, create=_create_traits, delay=_AFTER_START
+    )
+    service = _service(placement)
     replaced = _replaced_by(service)
     entries = _entries_of_others()
     skipped = list(replaced.values())
@@ -138,12 +136,6 @@ def activate() -> list[type]:
             entries[position] = _Replaced(_skip, each)
     # In place: other modules may have imported the list.
     request_filter.ALL_REQUEST_FILTERS[:] = [*entries, ours]
-    wanted = traits_to_create(service.filters, service.options)
-    if wanted:
-        create = partial(_create_traits, wanted, ours.replaced)
-        # No thread can be started: the first request creates them.
-        with suppress(RuntimeError):
-            start_thread(create, "wanted traits")
     for warning in filter(None, _warnings(service)):
         LOG.warning("%s", warning)
     if replaced:
@@ -175,13 +167,15 @@ def _replaced_by(service: Service) -> dict[str, NovaFilter]:
 def _entries_of_others() -> list[Any]:
     """Return Nova's list as it would be without an earlier activation.
 
-    It has the changes that others made since, and the entries of the earlier
-    activation learn that they are replaced.
+    It has the changes that others made since, and the earlier activation
+    creates no more traits.
     """
     entries = []
     for each in request_filter.ALL_REQUEST_FILTERS:
         if isinstance(each, RequestFilters):
-            each.replaced.set()
+            placement = each.service.placement
+            if placement:
+                placement.stop()
         elif isinstance(each, _Replaced):
             entries.append(each.args[0])
         elif not isinstance(each, LastFilter):
@@ -189,42 +183,16 @@ def _entries_of_others() -> list[Any]:
     return entries
 
 
-def _create_traits(names: Collection[str], replaced: threading.Event) -> None:
+def _create_traits(names: Collection[str]) -> tuple[str, ...]:
     """Create the traits that requests may name, without any request.
 
-    Among them are those by which hosts learn what to report. It begins after
-    the start, as :data:`_AFTER_START` says, and goes on until Placement has
-    them.
-
-    :param replaced: set by a later activation, which has traits of its own
+    Among them are those by which hosts learn what to report.
     """
-    pause = _AFTER_START
-    is_logged = False
-    while not replaced.wait(pause):
-        try:
-            # Not Nova's own client: a worker that is forked meanwhile would
-            # inherit its locks as they are.
-            adapter = nova.utils.get_ksa_adapter("placement")
-            created = PlacementClient(
-                adapter, microversion="1.22"
-            ).ensure_traits(names)
-        except Exception as error:  # noqa: BLE001 - of any plugin that authenticates; requests go on without
-            if not is_logged:
-                LOG.warning(
-                    "Traits that hosts are to report cannot be created"
-                    " yet: %s",
-                    describe_error(error),
-                )
-            is_logged = True
-            pause = max(pause, nova.conf.CONF[GROUP].facts_interval)
-        else:
-            if created:
-                LOG.info(
-                    "Created in Placement, as request filters may require"
-                    " them: %s.",
-                    ", ".join(created),
-                )
-            return
+    # Not Nova's own client: a worker that is forked meanwhile would inherit
+    # its locks as they are.
+    adapter = nova.utils.get_ksa_adapter("placement")
+    client = PlacementClient(adapter, microversion="1.22")
+    return client.ensure_traits(names)
 
 
 class _Replaced(partial[bool]):
@@ -292,11 +260,10 @@ def _warnings(service: Service) -> Iterator[str]:
                 )
 
 
-def _service(client: PlacementClient) -> Service:
+def _service(placement: CloudPlacement) -> Service:
     conf = nova.conf.CONF
+    register_opts(conf)
     try:
-        facts = placement_facts(conf, client, some_compute_nodes)
-        facts["minimum_compute_version"] = minimum_compute_version
         for name in STAYS_WITH_NOVA.keys() & conf[GROUP].enabled_filters:
             function, option = STAYS_WITH_NOVA[name]
             problem = (
@@ -310,11 +277,12 @@ def _service(client: PlacementClient) -> Service:
                 "enabled_filters", f"{problem} {advice}"
             )
         stores = (InheritedStore, *_caches())
+        client = placement.client
         host_traits = HostTraitsReader(client, some_compute_nodes)
         return Service.from_conf(
             conf,
-            facts,
-            ensure_traits=client.ensure_traits,
+            {"minimum_compute_version": minimum_compute_version},
+            placement=placement,
             kept_machine_type=kept_machine_type,
             host_traits=host_traits,
             stores=stores,
@@ -371,4 +339,4 @@ def _caches() -> list[MakeStore]:
         for each in auth
         if each.dest in ("auth_url", "endpoint")
     ]
-    return [SharedCache(region, *cloud).store]
+    return [partial(CacheStore, region, cloud)]

@@ -2,7 +2,6 @@
 
 """The service as an entry of Nova's list of request filters."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +37,6 @@ class RequestFilters:
         watch: SchedulingWatch | None = None,
     ) -> None:
         self.service = service
-        self.replaced = threading.Event()
-        """Set once a later activation has replaced the entry."""
         self._isolate = isolate
         self._watch = watch
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts about the deployment, each queried at most once per interval.
+"""Facts about the deployment, each read at most once per interval.
 
 A filter declares the facts that it needs.
 
@@ -12,7 +12,7 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass, field
@@ -20,13 +20,19 @@ from functools import partial
 from math import inf
 from operator import attrgetter
 from random import uniform
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from os_prefilter.common.errors import UnusableArgument
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.threads import start_thread
 from os_prefilter.request.filter_contract import UNKNOWN
+from os_prefilter.service.shared import (
+    REPEAT_AFTER,
+    Reading,
+    Store,
+    pause_after,
+)
 
 LOG = get_logger(__name__)
 
@@ -36,13 +42,6 @@ PATIENCE = 5.0
 The queries go on without it.
 """
 
-REPEAT_AFTER = 600.0
-"""Seconds after which an unanswered query is repeated."""
-
-# A query takes at most a twentieth of the time of the thread that waits for
-# it, and of what Placement serves to it.
-_PAUSE = 20
-_LONGEST_PAUSE = 1800.0
 # After a query that failed: Placement may be there again.
 _LONGEST_PAUSE_OF_FAILED = 300.0
 _SOON = 1.0
@@ -53,27 +52,6 @@ ReadFact = Callable[[Any], Any]
 T = TypeVar("T")
 
 
-class Measured(NamedTuple):
-    """A value as this process, or another one, has read it."""
-
-    value: Any
-    seconds: float
-    """How long it took to read."""
-    age: float
-    """The seconds since the reading of it began."""
-
-
-class FailedReading(Exception):
-    """A failed reading, with the reason.
-
-    :param seconds: how long it took, without a wait for another process before
-    """
-
-    def __init__(self, error: Exception, seconds: float) -> None:
-        super().__init__(describe_error(error))
-        self.seconds = seconds
-
-
 # What a call of these returns is true, whatever they would compute.
 _ODD_FUNCTIONS = (
     inspect.iscoroutinefunction,
@@ -81,14 +59,6 @@ _ODD_FUNCTIONS = (
     inspect.isasyncgenfunction,
 )
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
-
-
-def pause_after(seconds: float, interval: float) -> float:
-    """Return the seconds from the beginning of a reading to the next one.
-
-    :param seconds: how long the reading took
-    """
-    return min(max(interval, _PAUSE * seconds), max(interval, _LONGEST_PAUSE))
 
 
 def seconds_to(until: float) -> float:
@@ -172,29 +142,29 @@ class PendingQuery:
     """Whether a query may go on after its deadline without a warning."""
     process: int = field(default_factory=os.getpid)
     done: threading.Event = field(default_factory=threading.Event)
-
-
-class Reading(NamedTuple):
-    """A value of a fact; two readings are compared by identity."""
-
-    value: Any
+    read_since: float = inf
+    """When this process began to read; before, it waits for another one."""
 
 
 class Fact:
-    """A value that is queried again after ``interval`` seconds.
+    """A value, its age, and when it is read again.
 
-    After a slow query, the pause is twenty times as long as the query took.
+    It is read again after ``interval`` seconds; after a slow reading, the
+    pause is twenty times as long as the reading took.
 
-    While queries fail, or take longer than requests wait, the last known value
-    stays (``unknown`` before the first result): absence of knowledge is not
-    knowledge of absence. One log line says when a value changes, when queries
+    While readings fail, or take longer than requests wait, the last known
+    value stays (``unknown`` before the first one): absence of knowledge is not
+    knowledge of absence. One log line says when a value changes, when readings
     begin to fail, and when they work again.
 
-    :param patience: the seconds that requests wait for a query, at most; None
+    :param read: returns what ``make`` takes, as JSON if there are stores
+    :param make: returns the value of what was read; after an error, it could
+        not be read
+    :param stores: where processes share what they read, the nearest first
+    :param names: of the facts in the value, where it has several by name
+    :param later_patience: the seconds that requests wait at most for readings
+        after the first one, which may then take longer without a warning; None
         for :data:`PATIENCE`
-    :param later_patience: the same for all queries after the first one, which
-        may then take longer without a warning; None for the same as for the
-        first
     """
 
     def __init__(  # noqa: PLR0913 - all but three have defaults
@@ -204,24 +174,26 @@ class Fact:
         interval: float,
         unknown: Any = UNKNOWN,
         *,
-        patience: float | None = None,
+        make: Callable[[Any], Any] = lambda value: value,
+        stores: Iterable[Store] = (),
+        names: Iterable[str] = (),
         later_patience: float | None = None,
     ) -> None:
         self.name = name
-        self.reading = Reading(unknown)
-        """The last known value, however old.
-
-        It is the same object for as long as it is certain to be the same
-        value.
-        """
+        self.latest = unknown
+        """The last known value, however old."""
+        self.version = 0
+        """Another number after each reading that may have another value."""
         self._read = read
         self._interval = interval
-        self._patience = PATIENCE if patience is None else patience
+        self._make = make
+        self._stores = tuple(stores)
+        self._names = tuple(names)
         self._later_patience = later_patience
         self._lock = threading.Lock()
         self._query: PendingQuery | None = None
         self.due = -inf
-        """When it is queried again, on the clock of :func:`time.monotonic`."""
+        """When it is read again, on the clock of :func:`time.monotonic`."""
         # Until when requests need not wait for the next query.
         self._usable_until = inf
         # When the query was started that `latest` is the result of.
@@ -230,14 +202,7 @@ class Fact:
         self._tried = False
         self._failing = False
 
-    @property
-    def latest(self) -> Any:
-        """The last known value, however old."""
-        return self.reading.value
-
-    def begin(
-        self, context: Any = None, now: Callable[[], float] = time.monotonic
-    ) -> PendingQuery | None:
+    def begin(self, context: Any = None) -> PendingQuery | None:
         """Start a query if one is due.
 
         :return: the query that this request must wait for, if any
@@ -248,40 +213,39 @@ class Fact:
         old: the process may have been paused.
         """
         # Without the lock: most requests find that it is not due.
-        if not self._is_due(now):
+        if not self.is_due(time.monotonic()):
             return None
         with self._lock:
+            now = time.monotonic()
             query = self._query
             # After a fork, the query of the parent ends in the parent only.
             if (
                 query
                 and query.process == os.getpid()
-                and now() - query.begun < max(REPEAT_AFTER, self._interval)
+                and now - query.begun < max(REPEAT_AFTER, self._interval)
             ):
-                if self._tried and now() < self._usable_until:
+                if self._tried and now < self._usable_until:
                     return None
                 return query
             # Another request may have got the result meanwhile.
-            if not self._is_due(now):
+            if not self.is_due(now):
                 return None
             # Before the query: if the value expires meanwhile, the result on
             # its way may be the old one.
             self.is_expired = False
             later = self._later_patience if self._tried else None
-            deadline = time.monotonic() + (
-                self._patience if later is None else later
-            )
             self._query = query = PendingQuery(
-                now(), deadline, may_take_long=later is not None
+                now,
+                now + (PATIENCE if later is None else later),
+                may_take_long=later is not None,
             )
             try:
                 start_thread(
-                    partial(self._run, query, context, now),
-                    f"fact {self.name}",
+                    partial(self._run, query, context), f"fact {self.name}"
                 )
             except RuntimeError as error:
                 # The process cannot have another thread.
-                self._end(query, now() + self._interval, str(error))
+                self._end(query, now + self._interval, str(error))
                 return None
             return query
 
@@ -293,81 +257,99 @@ class Fact:
             # Later requests do not wait as long again.
             self._tried = True
             if self._query is query and not query.may_take_long:
-                self._log_failure(f"no response in {self._patience:g} seconds")
+                self._log_failure(f"no response in {PATIENCE:g} seconds")
 
     def expire(self) -> None:
-        """Make the next request query the value again."""
+        """Make the next request read the value again."""
         self.is_expired = True
 
-    def amend(self, value: Any) -> None:
-        """Replace the value, but not the time of the next query."""
-        self.reading = Reading(value)
+    def is_due(self, now: float) -> bool:
+        """Return whether the value is to be read again."""
+        return now >= self.due or self.is_expired
 
-    def _is_due(self, now: Callable[[], float]) -> bool:
-        return self.is_expired or now() >= self.due
+    def values(self) -> Mapping[str, Any]:
+        """Return the last known value by name, or those of several facts."""
+        return self._by_name(self.latest)
 
-    def _run(
-        self, query: PendingQuery, context: Any, now: Callable[[], float]
-    ) -> None:
+    def _by_name(self, value: Any) -> Mapping[str, Any]:
+        if not self._names:
+            return {self.name: value}
+        if value is UNKNOWN:
+            return dict.fromkeys(self._names, UNKNOWN)
+        by_name: Mapping[str, Any] = value
+        return by_name
+
+    def _run(self, query: PendingQuery, context: Any) -> None:
         problem = "the query was broken off"
-        seconds = inf
+        read = partial(self._read_here, query, context)
+        for store in reversed(self._stores):
+            read = partial(
+                store.read_through, read, self._make, self._interval
+            )
         try:
-            measured = self._read(context)
-            if not isinstance(measured, Measured):
-                # It was read by this process, just now.
-                taken = now() - query.begun
-                measured = Measured(measured, taken, taken)
+            reading = read()
+            value = self._make(reading.value)
             with self._lock:
-                interval = self._interval
-                if self._result_of == -inf:
-                    # Processes that start together must not query together
-                    # forever.
-                    interval = uniform(0, interval)  # noqa: S311
-                read_at = now() - measured.age
-                pause = pause_after(measured.seconds, interval)
-                # A query that was repeated may end after the later one.
-                if query.begun >= self._result_of:
-                    self._result_of = query.begun
-                    self._usable_until = read_at + 2 * max(
-                        pause, self._interval
-                    )
-                    self._set(measured.value)
-                # Of a value that another process is reading again, no request
-                # needs the newest.
-                self._end(
-                    query, max(read_at + pause, now() + min(interval, _SOON))
-                )
-        except FailedReading as failed:
-            problem, seconds = str(failed), failed.seconds
+                self._use(query, reading._replace(value=value))
         except Exception as error:  # noqa: BLE001 - of the embedding service; the scheduler goes on without it
             problem = describe_error(error)
         finally:
             with self._lock:
-                pause = pause_after(
-                    min(seconds, now() - query.begun), self._interval
-                )
+                now = time.monotonic()
+                # Without the wait for another process.
+                taken = now - min(query.read_since, now)
+                pause = pause_after(taken, self._interval)
                 again = min(
                     pause, max(self._interval, _LONGEST_PAUSE_OF_FAILED)
                 )
                 # A query with a result has ended above.
-                self._end(query, now() + again, problem)
+                self._end(query, now + again, problem)
             query.done.set()
+
+    def _read_here(self, query: PendingQuery, context: Any) -> Reading:
+        query.read_since = begun = time.monotonic()
+        begun_at = time.time()
+        value = self._read(context)
+        taken = time.monotonic() - begun
+        # While a machine sleeps, only one of the clocks goes on.
+        return Reading(value, taken, max(taken, time.time() - begun_at))
+
+    def _use(self, query: PendingQuery, reading: Reading) -> None:
+        interval = self._interval
+        if self._result_of == -inf:
+            # Processes that start together must not query together forever.
+            interval = uniform(0, interval)  # noqa: S311
+        now = time.monotonic()
+        read_at = now - reading.age
+        pause = pause_after(reading.seconds, interval)
+        # A query that was repeated may end after the later one.
+        if query.begun >= self._result_of:
+            self._result_of = query.begun
+            self._usable_until = read_at + 2 * max(pause, self._interval)
+            self._set(reading.value)
+        # Of a value that another process is reading again, no request needs
+        # the newest.
+        self._end(query, max(read_at + pause, now + min(interval, _SOON)))
 
     def _set(self, value: Any) -> None:
         if self._failing:
             LOG.info("The deployment fact %s can be read again.", self.name)
             self._failing = False
-        if value != self.latest:
-            LOG.info(
-                "The deployment fact %s is now %r (was %r).",
-                self.name,
-                value,
-                self.latest,
-            )
+        before = self.values()
+        for name, new in self._by_name(value).items():
+            if new != before[name]:
+                LOG.info(
+                    "The deployment fact %s is now %r (was %r).",
+                    name,
+                    new,
+                    before[name],
+                )
         # Equal values may still differ in what is not worth a line, and the
         # same object in what is in it.
         if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
-            self.reading = Reading(value)
+            self.latest = value
+            # Last: who sees the version sees this value, or a later one.
+            self.version += 1
 
     def _end(self, query: PendingQuery, due: float, problem: str = "") -> None:
         if self._query is not query:
@@ -380,23 +362,24 @@ class Fact:
 
     def _log_failure(self, problem: str) -> None:
         if not self._failing:
+            kept = dict(self.values()) if self._names else self.latest
             LOG.warning(
                 "Failed to read the deployment fact %s (%s); keeping %r until"
                 " it can be read.",
                 self.name,
                 problem,
-                self.latest,
+                kept,
             )
         self._failing = True
 
 
-_reading_of = attrgetter("reading")
+_version_of = attrgetter("version")
 
 
-def readings_of(
+def versions_of(
     facts: Sequence[Fact], context: Any = None, until: float = inf
-) -> tuple[Reading, ...]:
-    """Return the latest readings of facts.
+) -> tuple[int, ...]:
+    """Return the versions of facts, after a reading of those that are due.
 
     All that are due are queried at the same time.
 
@@ -413,4 +396,4 @@ def readings_of(
                 if query:
                     each.wait(query, until)
             break
-    return tuple(map(_reading_of, facts))
+    return tuple(map(_version_of, facts))

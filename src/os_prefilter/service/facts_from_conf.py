@@ -2,11 +2,11 @@
 
 """Deployment facts of a service: provided, derived or configured."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import os_traits
 from oslo_config import cfg
@@ -24,9 +24,9 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.model import NO_RULES
 from os_prefilter.service import deferral, known_traits, trait_scope
 from os_prefilter.service.conf import GROUP
-from os_prefilter.service.deployment_facts import Fact, Measured, ReadFact
-from os_prefilter.service.shared import MakeStore, SharedFact, SharedRead
-from os_prefilter.vocabulary.options import Options
+from os_prefilter.service.deployment_facts import Fact, ReadFact
+from os_prefilter.service.shared import MakeStore
+from os_prefilter.vocabulary.options import Options, TraitScope
 
 LOG = get_logger(__name__)
 
@@ -75,7 +75,7 @@ _PREPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 _TYPES: Mapping[str, type] = MappingProxyType(
     {
         "minimum_compute_version": int,
-        _COVERAGE: bool,
+        OWNER: bool,
         trait_scope.FACT: bool,
         deferral.FACT: deferral.Reports,
     }
@@ -87,39 +87,113 @@ RULES = "rules"
 """Fact with the operator's rules, from the option ``rules_dirs``."""
 DERIVED = frozenset((RULES, OWNER))
 """Names of the facts that :func:`facts_from` adds."""
+OF_PLACEMENT = frozenset(
+    (deferral.FACT, known_traits.FACT, trait_scope.FACT, OWNER)
+)
+"""Names of the facts that Placement knows."""
 
 
-def facts_from(
+class FactsReader(Protocol):
+    """Reads facts that Placement knows, as one document."""
+
+    scope: str
+    """What the document depends on; only readers with it share it."""
+
+    def __call__(self, context: Any, /) -> Any:
+        """Return the document, as JSON has it."""
+
+    def values(self, document: Any, /) -> Mapping[str, Any]:
+        """Return the facts by name, or raise an error."""
+
+
+class PlacementSource(Protocol):
+    """What a service has of Placement.
+
+    It is a :class:`os_prefilter.adapters.placement.facts.CloudPlacement`.
+    """
+
+    def facts(
+        self,
+        names: Collection[str],
+        filters: Collection[LoadedFilter],
+        options: Options,
+        /,
+    ) -> FactsReader:
+        """Return what reads the facts of these names."""
+
+    def ensure_traits(self, names: Iterable[str], /) -> object:
+        """Create the ``CUSTOM_`` traits that Placement does not have.
+
+        Raise an error if it lacks another one.
+        """
+
+    def create_traits(self, names: Collection[str], /) -> None:
+        """Create traits in the background."""
+
+    def stop(self) -> None:
+        """Create no more traits."""
+
+
+def needed_facts(
+    filters: Collection[LoadedFilter], options: Options
+) -> set[str]:
+    """Return the names of the facts that these filters and options need.
+
+    No other is read: a fact may be a query to every cell.
+    """
+    names = set[str]()
+    for each in filters:
+        names.update(each.facts)
+    if filters:
+        names.add(known_traits.FACT)
+        if options.wait_for_reports:
+            names.add(deferral.FACT)
+        if options.trait_scope is TraitScope.AUTO:
+            names.add(trait_scope.FACT)
+    return names
+
+
+def facts_from(  # noqa: PLR0913 - two have defaults
     conf: cfg.ConfigOpts,
     options: Options,
     provided: Mapping[str, ReadFact],
-    filters: Iterable[LoadedFilter],
-    ensure_traits: Callable[[Iterable[str]], object] | None = None,
+    filters: Collection[LoadedFilter],
+    *,
+    placement: PlacementSource | None = None,
+    stores: Iterable[MakeStore] = (),
 ) -> dict[str, Fact]:
-    """Return the provided and the derived facts.
+    """Return the provided and the derived facts, and those of Placement.
 
     :param options: those of ``conf``
     :param filters: the enabled filters
-    :param ensure_traits: as for :meth:`os_prefilter.service.Service.from_conf`
+    :param placement: as for :meth:`os_prefilter.service.Service.from_conf`
+    :param stores: likewise
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """
     group = conf[GROUP]
-    needs_rules = any(RULES in each.facts for each in filters)
-    provided = prepared(provided, filters)
-    facts = {
-        name: Fact(name, read, group.facts_interval)
-        for name, read in provided.items()
-    }
+    facts = facts_of(provided, filters, group.facts_interval)
     # Compute nodes say nothing of an owner that creates no hosts.
-    if (
-        options.wait_for_reports
-        and options.owns_hosts
-        and _COVERAGE in provided
-    ):
-        facts[OWNER] = Fact(OWNER, provided[_COVERAGE], group.facts_interval)
-    else:
+    waits = options.wait_for_reports and options.owns_hosts
+    if waits and _COVERAGE in provided:
+        read = provided[_COVERAGE]
+        facts |= facts_of({OWNER: read}, filters, group.facts_interval)
+    elif not (waits and placement):
         facts[OWNER] = Fact(OWNER, lambda _context: True, inf, unknown=True)
+    names = needed_facts(filters, options) & OF_PLACEMENT - facts.keys()
+    if placement and names:
+        reader = placement.facts(names, filters, options)
+        fact = Fact(
+            "placement",
+            reader,
+            group.facts_interval,
+            make=reader.values,
+            stores=[make(f"placement {reader.scope}") for make in stores],
+            names=names,
+        )
+        facts.update(dict.fromkeys(names, fact))
+    needs_rules = any(RULES in each.facts for each in filters)
     if RULES not in provided:
+        ensure_traits = placement.ensure_traits if placement else None
         try:
             facts[RULES] = rules_fact(conf, ensure_traits)
         except InvalidOption as error:
@@ -138,45 +212,32 @@ def facts_from(
     return facts
 
 
-def shared(
+def facts_of(
     provided: Mapping[str, ReadFact],
+    filters: Iterable[LoadedFilter],
     interval: float,
-    stores: tuple[MakeStore, ...],
-) -> dict[str, ReadFact]:
-    """Wrap readers that support sharing."""
-    readers = dict(provided)
-    for name, read in provided.items():
-        if stores and isinstance(read, SharedRead):
-            own_stores = [make(name, read.scope) for make in stores]
-            readers[name] = SharedFact(name, read, interval, own_stores)
-    return readers
+) -> dict[str, Fact]:
+    """Return the facts of callables, whose values are checked and indexed.
 
-
-def prepared(
-    provided: Mapping[str, ReadFact], filters: Iterable[LoadedFilter]
-) -> dict[str, ReadFact]:
-    """Wrap readers so that values are checked and indexed when they are read.
-
-    A malformed value so counts as a failed query: the last value stays.
+    A malformed value so counts as a failed reading: the last value stays.
     """
     # Almost any other object is true, and a gate that opens too early excludes
     # capable hosts.
     gates = (each.declaration.gate for each in filters)
     types = {**dict.fromkeys(gates, bool), **_TYPES}
-    return {
-        name: _prepared(name, read, types.get(name))
-        for name, read in provided.items()
-    }
+    facts = {}
+    for name, read in provided.items():
+        make = _checked(name, types.get(name))
+        facts[name] = Fact(name, read, interval, make=make)
+    return facts
 
 
-def _prepared(name: str, read: ReadFact, expected: type | None) -> ReadFact:
+def _checked(name: str, expected: type | None) -> Callable[[Any], Any]:
     make = _PREPARED.get(name)
     latest: Any = None
 
-    def read_prepared(context: Any) -> Any:
+    def check(value: Any) -> Any:
         nonlocal latest
-        result = read(context)
-        value = result.value if isinstance(result, Measured) else result
         # Not isinstance(): True is an integer.
         if expected and value.__class__ is not expected:
             raise UnusableFact(
@@ -185,17 +246,15 @@ def _prepared(name: str, read: ReadFact, expected: type | None) -> ReadFact:
                 _ADVICE,
             )
         if make is None:
-            return result
+            return value
         found = make(value)
         # An equal value is the same object again: a new one would empty the
         # cache of decisions.
         if latest is None or found != latest:
             latest = found
-        if isinstance(result, Measured):
-            return result._replace(value=latest)
         return latest
 
-    return read_prepared
+    return check
 
 
 def rules_fact(

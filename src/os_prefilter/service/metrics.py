@@ -16,7 +16,6 @@ from typing import Any
 from os_prefilter.common import errors
 from os_prefilter.hosts.marker_traits import groups_by_trait
 from os_prefilter.service.deferral import FACT, Reports
-from os_prefilter.service.deployment_facts import Measured, ReadFact
 from os_prefilter.service.request_events import RequestEvent
 from os_prefilter.vocabulary.options import Options
 
@@ -45,10 +44,17 @@ class Measuring:
     """The metrics of a service.
 
     :param names: of its filters
+    :param options: what groups the traits that hosts report
     :raises ConfigurationError: if prometheus_client is not installed
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(
+        self, names: Iterable[str], options: Options | None = None
+    ) -> None:
+        options = options or Options()
+        self._groups = groups_by_trait(
+            options.templates, options.emulated_architectures
+        )
         try:
             with _REGISTERING:
                 self._families = _families()
@@ -104,32 +110,17 @@ class Measuring:
         self._families.before.labels(host_filter).inc(before)
         self._families.after.labels(host_filter).inc(after)
 
-    def with_gauge(
-        self, facts: Mapping[str, ReadFact], options: Options
-    ) -> Mapping[str, ReadFact]:
-        """Wrap the fact ``reports`` so that each reading updates the gauge."""
-        read = facts.get(FACT)
-        if read is None:
-            return facts
-
-        groups = groups_by_trait(
-            options.templates, options.emulated_architectures
-        )
-
-        def read_reports(context: Any) -> Any:
-            found = read(context)
-            reports: Reports = (
-                found.value if isinstance(found, Measured) else found
-            )
-            most: dict[str, int] = {}
-            for trait, nodes in reports.unreported.items():
-                row = groups[trait].row
-                most[row] = max(most.get(row, 0), nodes.number)
-            for row, number in most.items():
-                self._families.unreported.labels(row).set(number)
-            return found
-
-        return {**facts, FACT: read_reports}
+    def observe_facts(self, facts: Mapping[str, Any]) -> None:
+        """Set the gauge where the fact ``reports`` is known."""
+        reports = facts.get(FACT)
+        if not isinstance(reports, Reports):
+            return
+        most: dict[str, int] = {}
+        for trait, nodes in reports.unreported.items():
+            row = self._groups[trait].row
+            most[row] = max(most.get(row, 0), nodes.number)
+        for row, number in most.items():
+            self._families.unreported.labels(row).set(number)
 
 
 @lru_cache(maxsize=1)

@@ -234,7 +234,7 @@ Defer a requirement until every compute node has reported whether it can meet
 it, so that enabling a filter excludes no capable host. ``os-prefilter
 readiness`` shows which compute nodes have not reported. The filter ``owner``
 waits until every compute node has its trait. With false, or without the facts
-``reports`` and ``owner_coverage``, which the entry point for Nova provides,
+``reports`` and ``owner_is_reported``, which Placement knows,
 requirements are enforced at once.
 """,
     ),

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from operator import is_
 from typing import Any, NamedTuple
 
 from oslo_config import cfg
@@ -47,10 +46,12 @@ from os_prefilter.service.existing_server import (
 )
 from os_prefilter.service.facts_from_conf import (
     DERIVED,
+    OF_PLACEMENT,
     RULES,
+    PlacementSource,
     facts_from,
-    prepared,
-    shared,
+    facts_of,
+    needed_facts,
 )
 from os_prefilter.service.loading import load_filters
 from os_prefilter.service.metrics import Measuring
@@ -60,6 +61,7 @@ from os_prefilter.service.request_events import (
     RequestEvent,
 )
 from os_prefilter.service.shared import MakeStore
+from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter.vocabulary.options import Options, TraitScope
 
 LOG = get_logger(__name__)
@@ -72,7 +74,8 @@ _MOST_WARNINGS = 10
 class Snapshot(NamedTuple):
     """State that stays the same as long as no fact changes."""
 
-    readings: tuple[deployment_facts.Reading, ...]
+    versions: tuple[int, ...]
+    """Of the facts."""
     pipeline: Pipeline
     decisions: DecisionCache
 
@@ -112,28 +115,26 @@ class Service:
     for nothing that it may have had before.
     """
 
+    observe_facts: Callable[[Mapping[str, Any]], None] | None = None
+    """Called with the values of facts when one has changed."""
+    placement: PlacementSource | None = None
+    """What Placement knows; None if the embedding service provides all."""
+
     def __post_init__(self) -> None:
         self.filters = tuple(self.filters)
         self._waits = (
             self.options.wait_for_reports and deferral.FACT in self.facts
         )
-        # Only the facts that a filter needs: a fact may be a query to every
-        # cell.
-        names = set[str]()
-        for each in self.filters:
-            names.update(each.facts)
-        if self.filters:
-            names.add(known_traits.FACT)
-            if self._waits:
-                names.add(deferral.FACT)
-            if self.options.trait_scope is TraitScope.AUTO:
-                names.add(trait_scope.FACT)
-        self._names_of_facts = sorted(names & self.facts.keys())
-        self._facts = [self.facts[name] for name in self._names_of_facts]
+        needed = needed_facts(self.filters, self.options)
+        # Some are one of several in a reading.
+        known = [
+            self.facts[name] for name in sorted(needed & self.facts.keys())
+        ]
+        self._facts = list(dict.fromkeys(known))
         self._reads = reads_of(self.filters)
         self._may_require_machine_types = may_be_required(self.options)
         self._snapshot = self._snapshot_of(
-            tuple(fact.reading for fact in self._facts)
+            tuple(fact.version for fact in self._facts)
         )
 
     @classmethod
@@ -142,7 +143,7 @@ class Service:
         conf: cfg.ConfigOpts,
         facts: Mapping[str, deployment_facts.ReadFact] | None = None,
         *,
-        ensure_traits: Callable[[Iterable[str]], object] | None = None,
+        placement: PlacementSource | None = None,
         kept_machine_type: MachineTypeOf | None = None,
         host_traits: PlacementReader | None = None,
         stores: Iterable[MakeStore] = (),
@@ -153,13 +154,14 @@ class Service:
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a
-            callable ``(context) -> value`` by name.
-            :func:`os_prefilter.adapters.placement.facts.placement_facts`
-            returns the facts that Placement knows; docs/scheduler.rst lists
+            callable ``(context) -> value`` by name; docs/scheduler.rst lists
             all. ``rules`` is made from ``rules_dirs`` unless it is among them.
-        :param ensure_traits: creates the ``CUSTOM_`` traits that Placement
-            does not have, and raises an error if it lacks another one; called
-            with those of the operator's rules before new rules are used.
+        :param placement: what Placement knows, an
+            :class:`~os_prefilter.adapters.placement.facts.CloudPlacement`.
+            Its facts are read unless they are among ``facts``, and the
+            ``CUSTOM_`` traits that filters may require, and that show hosts
+            what to report, are created in the background; those of the
+            operator's rules, before new rules are used.
         :param kept_machine_type: returns the machine type that a server which
             exists keeps on its next host, and None if it gets that host's
             default
@@ -171,7 +173,7 @@ class Service:
             nearest first:
             :class:`os_prefilter.service.shared.InheritedStore` for those that
             are forked from this one, and the ``store`` of an
-            :class:`os_prefilter.adapters.shared_cache.SharedCache` for those
+            :class:`os_prefilter.adapters.shared_cache.CacheStore` for those
             of other hosts.
         :param in_nova: True in Nova's own scheduler, whose drivers read
             properties alone: a trait without the property gets a note, or is
@@ -185,26 +187,31 @@ class Service:
         """
         _check_facts(facts)
         request = ("context", "request_spec")
-        for name, given, arguments in (
-            ("ensure_traits", ensure_traits, ("names",)),
-            ("kept_machine_type", kept_machine_type, request),
-            ("has_new_flavor", has_new_flavor, request),
+        for name, given in (
+            ("kept_machine_type", kept_machine_type),
+            ("has_new_flavor", has_new_flavor),
         ):
             if given is not None:
-                deployment_facts.check_callable(name, given, *arguments)
+                deployment_facts.check_callable(name, given, *request)
         warn_of_misspelt_names(conf)
         options = options_from(conf, in_nova=in_nova)
         group = conf[GROUP]
         names = group.enabled_filters
-        measuring = Measuring(names) if group.metrics else None
+        measuring = Measuring(names, options) if group.metrics else None
         stores = tuple(stores)
-        provided: Mapping[str, deployment_facts.ReadFact] = shared(
-            facts or {}, group.facts_interval, stores
+        provided = facts or {}
+        names_provided = NEEDS | provided.keys() | DERIVED
+        if placement:
+            names_provided |= OF_PLACEMENT
+        filters = load_filters(names, names_provided)
+        known = facts_from(
+            conf,
+            options,
+            provided,
+            filters,
+            placement=placement,
+            stores=stores,
         )
-        if measuring:
-            provided = measuring.with_gauge(provided, options)
-        filters = load_filters(names, NEEDS | provided.keys() | DERIVED)
-        known = facts_from(conf, options, provided, filters, ensure_traits)
         reasons = None
         if host_traits:
             reasons = ReasonFinder(
@@ -229,7 +236,11 @@ class Service:
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
             has_new_flavor,
+            measuring.observe_facts if measuring else None,
+            placement,
         )
+        if placement:
+            placement.create_traits(traits_to_create(filters, options))
         addition = ""
         if names and options.wait_for_reports and deferral.FACT not in known:
             addition = (
@@ -260,10 +271,7 @@ class Service:
         """
         _check_facts(facts)
         filters = load_filters(names, NEEDS | (facts or {}).keys())
-        known = {
-            name: deployment_facts.Fact(name, read, _FACTS_INTERVAL)
-            for name, read in prepared(facts or {}, filters).items()
-        }
+        known = facts_of(facts or {}, filters, _FACTS_INTERVAL)
         return cls(filters, options or Options(), known)
 
     def __repr__(self) -> str:
@@ -420,12 +428,12 @@ class Service:
 
         :return: the decision, and whether it comes from the cache
         """
-        readings = deployment_facts.readings_of(self._facts, context, until)
+        versions = deployment_facts.versions_of(self._facts, context, until)
         snapshot = self._snapshot
-        if not all(map(is_, snapshot.readings, readings)):
-            # Replaced as a whole: what is being decided with earlier readings
-            # is not kept for later ones.
-            self._snapshot = snapshot = self._snapshot_of(readings)
+        if snapshot.versions != versions:
+            # Replaced as a whole: what is being decided with earlier values is
+            # not kept for later ones.
+            self._snapshot = snapshot = self._snapshot_of(versions)
         request = Request(request_spec, None, self._reads)
         keeps = (
             request.server_exists
@@ -476,15 +484,13 @@ class Service:
             warning = "; ".join(shorten(different, _MOST_WARNINGS))
         return CachedDecision(decision, warning, described)
 
-    def _snapshot_of(
-        self, readings: tuple[deployment_facts.Reading, ...]
-    ) -> Snapshot:
-        values = {
-            name: reading.value
-            for name, reading in zip(
-                self._names_of_facts, readings, strict=True
-            )
-        }
+    def _snapshot_of(self, versions: tuple[int, ...]) -> Snapshot:
+        """Return the state with the values of facts, or with later ones."""
+        values: dict[str, Any] = {}
+        for fact in self._facts:
+            values.update(fact.values())
+        if self.observe_facts:
+            self.observe_facts(values)
         pipeline = Pipeline(
             self.filters,
             self.options,
@@ -492,7 +498,7 @@ class Service:
             self._adjustments(values),
             self.remark,
         )
-        return Snapshot(readings, pipeline, DecisionCache())
+        return Snapshot(versions, pipeline, DecisionCache())
 
     def _adjustments(self, values: Mapping[str, Any]) -> Iterable[Adjust]:
         """Yield the adjustments of a filter's result by the deployment.

@@ -360,19 +360,20 @@ def _facts_of(
             AGGREGATES: lambda _context: hosts.aggregates.values(),
         }
     from os_prefilter.adapters.placement.facts import (  # noqa: PLC0415
-        NestedProviders,
-        OwnerCoverage,
-        ReadReports,
+        PlacementFacts,
     )
 
+    placement = PlacementFacts(
+        hosts, groups=wanted, owner_trait=options.owner_trait
+    )
     # At once: a cloud that does not respond is an error of the command.
-    owned = OwnerCoverage(hosts, options.owner_trait)()
+    owned = placement.owner_is_reported()
     if context:
         facts[AGGREGATES] = lambda _context: _host_aggregates(context)
     return facts | {
         "owner_coverage": lambda _context: owned,
-        "nested_providers": NestedProviders(hosts),
-        "reports": ReadReports(hosts, wanted),
+        "nested_providers": placement.nested_providers,
+        "reports": placement.reports,
         # Hosts have yet to create the vocabulary's CUSTOM_ ones.
         "known_traits": lambda _context: hosts.traits() | opt_in_traits(),
     }

@@ -2,7 +2,7 @@
 
 """Facts of a real Placement: exact, in few requests, the same by JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from os_prefilter.adapters.placement.facts import (
-    ReadReports,
-    placement_facts,
+    CloudPlacement,
+    PlacementFacts,
 )
 from os_prefilter.hosts.marker_traits import (
     REPORTED,
@@ -19,18 +19,20 @@ from os_prefilter.hosts.marker_traits import (
     keys_in,
     names_with,
 )
+from os_prefilter.request.filter_contract import UNKNOWN
+from os_prefilter.service import Service
 from os_prefilter.service.deferral import Unreported
-from os_prefilter.service.facts_from_conf import shared
-from os_prefilter.service.shared import InheritedStore
+from os_prefilter.service.deployment_facts import Fact, versions_of
+from os_prefilter.service.facts_from_conf import facts_from
+from os_prefilter.service.shared import InheritedStore, MakeStore
 from os_prefilter.service.traits_to_report import (
     configured_filters,
-    traits_to_create,
     wanted_groups,
 )
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import reports_of
-from tests.conftest import conf_with, times
+from tests.conftest import conf_with, spec_of, times
 from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.placements import Observed, answering, provider, put_traits
 from tests.support.reporting_fleets import RECOMMENDED, fleet_of, wanted_by
@@ -75,7 +77,9 @@ def test_a_part_is_reported_if_and_only_if_every_compute_node_has_reported_it() 
     for seed in range(times(6)):
         fleet = _random_fleet(seed)
         with EmbeddedPlacement(fleet) as placement:
-            by_placement = ReadReports(placement.client, EVERY_GROUP)()
+            by_placement = PlacementFacts(
+                placement.client, groups=EVERY_GROUP
+            ).reports()
         by_fleet = reports_of(fleet, EVERY_GROUP)
         assert by_placement == by_fleet
         assert by_placement.in_use == by_fleet.in_use
@@ -130,7 +134,7 @@ def test_reading_sends_no_query_for_traits_that_no_provider_has(
     """Placement refuses a query with a trait that it does not know."""
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
-        ReadReports(observed.client, _GROUPS)()
+        PlacementFacts(observed.client, groups=_GROUPS).reports()
     assert observed.sent[0] == sent[0]
     assert observed.sent[-1] == sent[-1]
     assert sorted(observed.sent) == sorted(sent)
@@ -154,7 +158,9 @@ def test_host_whose_marker_changes_between_two_requests_has_reported(
             traits.remove(before)
             traits.add(_ONE)
 
-        found = ReadReports(Observed(placement, change).client, _GROUPS)()
+        found = PlacementFacts(
+            Observed(placement, change).client, groups=_GROUPS
+        ).reports()
     assert found == reports_of(fleet_of([{_ONE}, {_ALL}]), _GROUPS)
     assert found.unreported[_HPET].number == 0
 
@@ -181,14 +187,14 @@ def test_reading_takes_at_most_one_request_for_each_part_and_marker_and_each_fit
     fleet = fleet_of([*markers, set(_TRAITS), set()] * 3)
     with EmbeddedPlacement(fleet) as placement:
         observed = Observed(placement)
-        found = ReadReports(observed.client, groups)()
+        found = PlacementFacts(observed.client, groups=groups).reports()
     assert found == reports_of(fleet, groups)
     most = len(groups) + sum(map(len, markers)) + 2
     assert 4 <= len(observed.sent) <= most
     assert max(map(len, observed.sent)) < 4096
 
 
-_OURS: dict[str, Any] = {"enabled_filters": ["image_metadata"]}
+_OURS: dict[str, Any] = {"enabled_filters": ["image_metadata", "owner"]}
 _OTHERS = {
     **_OURS,
     "owner_trait": "CUSTOM_OWNER_US",
@@ -196,8 +202,23 @@ _OTHERS = {
 }
 
 
-def _values(readers: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: read(None).value for name, read in readers.items()}
+def _fact_of(client: Any, stores: Iterable[MakeStore], **options: Any) -> Fact:
+    """Return the fact of Placement of a new process with these options."""
+    filters, found = configured_filters(conf_with(**options))
+    facts = facts_from(
+        conf_with(**options),
+        found,
+        {},
+        filters,
+        placement=CloudPlacement(client),
+        stores=stores,
+    )
+    return facts["reports"]
+
+
+def _values(fact: Fact) -> Mapping[str, Any]:
+    versions_of([fact])
+    return fact.values()
 
 
 @pytest.mark.parametrize(
@@ -209,22 +230,21 @@ def test_what_one_process_has_read_is_the_same_for_another_with_these_options(
     options: dict[str, Any], is_other: bool
 ) -> None:
     """They share stores with a process that has other options."""
-    conf = conf_with(**options)
-    conf_of_others = conf_with(**(_OURS if is_other else _OTHERS))
     stores = (cache(InheritedStore),)
+    options_of_others = _OURS if is_other else _OTHERS
     traits = {"CUSTOM_OWNER_US", *names_with(REPORTED, wanted_by(**_OTHERS))}
     with EmbeddedPlacement(fleet_of([traits])) as placement:
         observed = Observed(placement)
-        facts = placement_facts(conf_of_others, observed.client)
-        _values(shared(facts, 60, stores))
-        facts = placement_facts(conf, observed.client)
-        values = _values(shared(facts, 60, stores))
-        read_again: Any = facts["reports"](None)
-        assert vars(values["reports"]) == vars(read_again)
+        _values(_fact_of(observed.client, stores, **options_of_others))
+        values = _values(_fact_of(observed.client, stores, **options))
+        reader = CloudPlacement(placement.client).facts(
+            (), *configured_filters(conf_with(**options))
+        )
+        assert vars(values["reports"]) == vars(reader.reports())
         observed.hook = answering((500, {}))
-        assert _values(shared(facts, 60, stores)) == values
-    assert values["known_traits"] > traits_to_create(*configured_filters(conf))
-    assert values["owner_coverage"] is is_other
+        again = _values(_fact_of(observed.client, stores, **options))
+        assert again == values
+    assert values["owner_is_reported"] is is_other
     assert any(values["reports"].unreported.values()) is not is_other
 
 
@@ -235,18 +255,107 @@ def test_what_one_process_has_read_stays_where_others_read_with_other_options() 
     traits = {"CUSTOM_OWNER_US", *names_with(REPORTED, wanted_by(**_OTHERS))}
     with EmbeddedPlacement(fleet_of([traits])) as placement:
         observed = Observed(placement)
-        ours = placement_facts(conf_with(**_OURS), observed.client)
-        others = placement_facts(conf_with(**_OTHERS), observed.client)
-        our_values = _values(shared(ours, 60, stores))
-        other_values = _values(shared(others, 60, stores))
+        ours = _values(_fact_of(observed.client, stores, **_OURS))
+        others = _values(_fact_of(observed.client, stores, **_OTHERS))
         observed.hook = answering((500, {}))
-        assert _values(shared(ours, 60, stores)) == our_values
-        assert _values(shared(others, 60, stores)) == other_values
+        assert _values(_fact_of(observed.client, stores, **_OURS)) == ours
+        assert _values(_fact_of(observed.client, stores, **_OTHERS)) == others
+
+
+_NEEDED: list[tuple[dict[str, Any], set[str]]] = [
+    # (options, the facts that are read)
+    ({"enabled_filters": []}, set()),
+    (
+        {"enabled_filters": ["hpet"]},
+        {"known_traits", "nested_providers", "reports"},
+    ),
+    (
+        {"enabled_filters": ["owner"]},
+        {"known_traits", "nested_providers", "owner_is_reported", "reports"},
+    ),
+    (
+        {"enabled_filters": ["owner"], "wait_for_reports": False},
+        {"known_traits", "nested_providers"},
+    ),
+    (
+        {"enabled_filters": ["hpet"], "trait_scope": "root"},
+        {"known_traits", "reports"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), _NEEDED, ids=range(5))
+def test_only_facts_that_the_filters_and_options_need_are_read(
+    options: dict[str, Any], expected: set[str]
+) -> None:
+    with EmbeddedPlacement(fleet_of([set()])) as placement:
+        service = Service.from_conf(
+            conf_with(**options), placement=CloudPlacement(placement.client)
+        )
+        service.apply(spec_of())
+    facts = service.facts.values()
+    (read,) = {
+        frozenset(each.values()) for each in facts if each.name == "placement"
+    } or {frozenset()}
+    assert read == expected
+
+
+def test_fact_of_the_embedding_service_takes_the_place_of_placements() -> None:
+    with EmbeddedPlacement(fleet_of([set()])) as placement:
+        service = Service.from_conf(
+            conf_with(enabled_filters=["hpet"], trait_scope="auto"),
+            {"nested_providers": lambda _context: "no boolean"},
+            placement=CloudPlacement(placement.client),
+        )
+        service.apply(spec_of())
+    assert service.facts["nested_providers"].latest is UNKNOWN
+    values = service.facts["reports"].values()
+    assert values.keys() == {"known_traits", "reports"}
+
+
+def test_part_that_fails_makes_the_whole_reading_fail_and_all_values_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "os_prefilter.service.deployment_facts")
+    with EmbeddedPlacement(fleet_of([set()])) as placement:
+        observed = Observed(placement)
+        names = ("known_traits", "nested_providers", "reports")
+        reader = PlacementFacts(observed.client, names, _GROUPS)
+        fact = Fact(
+            "placement", reader, 60, make=reader.values, names=reader.names
+        )
+        values = _values(fact)
+        before = fact.version
+        caplog.clear()
+        placement.know(["CUSTOM_NEW"])
+        observed.hook = answering((503, {}), "resource_providers")
+        fact.expire()
+        assert _values(fact) is values
+        observed.hook = answering(None)
+        fact.expire()
+        assert "CUSTOM_NEW" in _values(fact)["known_traits"]
+    assert fact.version == before + 1
+    failed, again, *changed = [each.getMessage() for each in caplog.records]
+    assert failed.startswith("Failed to read the deployment fact placement (")
+    assert "keeping {" in failed
+    assert "'reports': <not reported: " in failed
+    assert again == "The deployment fact placement can be read again."
+    # And no line for the facts that are the same.
+    number = len(values["known_traits"])
+    assert changed == [
+        f"The deployment fact known_traits is now <{number + 1} traits> (was"
+        f" <{number} traits>)."
+    ]
 
 
 _GROUPS_READ = [[0]] * len(
     wanted_groups(*configured_filters(conf_with(**_OURS)))
 )
+_DOCUMENT = {
+    "reports": [_GROUPS_READ, ["COMPUTE_NODE"]],
+    "known_traits": ["COMPUTE_NODE"],
+    "nested_providers": False,
+}
 
 
 @pytest.mark.parametrize(
@@ -272,6 +381,18 @@ def test_wrong_document_of_another_process_is_refused(
     name: str, document: Any
 ) -> None:
     client: Any = None
-    reader: Any = placement_facts(conf_with(**_OURS), client)[name]
+    reader = PlacementFacts(
+        client,
+        _DOCUMENT,
+        wanted_groups(*configured_filters(conf_with(**_OURS))),
+    )
+    assert reader.values(_DOCUMENT).keys() == _DOCUMENT.keys()
     with pytest.raises((TypeError, ValueError)):
-        reader.from_json(document)
+        reader.values({**_DOCUMENT, name: document})
+
+
+def test_document_without_a_fact_is_refused() -> None:
+    client: Any = None
+    reader = PlacementFacts(client, _DOCUMENT)
+    with pytest.raises((KeyError, ValueError)):
+        reader.values({})

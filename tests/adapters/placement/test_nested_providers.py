@@ -8,12 +8,12 @@ import pytest
 from placement.objects.allocation_candidate import AllocationCandidates
 
 from os_prefilter.adapters.placement.facts import (
-    NestedProviders,
-    placement_facts,
+    CloudPlacement,
+    PlacementFacts,
 )
+from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
-from tests.conftest import conf_with
 from tests.support.placements import Observed, provider
 
 _SHARES = "MISC_SHARES_VIA_AGGREGATE"
@@ -83,7 +83,7 @@ def test_fact_is_what_the_fleet_has_and_what_placement_finds_out_for_each_query(
     )
     fleet = Fleet(hosts)
     with EmbeddedPlacement(fleet) as placement:
-        assert NestedProviders(placement.client)() is expected
+        assert PlacementFacts(placement.client).nested_providers() is expected
         placement.client.allocation_candidates("resources=VCPU:1")
     assert fleet.has_nested_providers is expected
     # Where no provider has a VCPU, Placement does not get so far.
@@ -102,7 +102,7 @@ def test_responses_stay_short_while_the_nested_provider_that_was_found_exists() 
 ):
     with EmbeddedPlacement(Fleet((_host("a", _GPU), _host("b")))) as placement:
         observed = Observed(placement)
-        fact = NestedProviders(observed.client)
+        fact = PlacementFacts(observed.client).nested_providers
         again = f"GET /resource_providers?uuid={_GPU.uuid}"
         assert fact()
         assert _take(observed) == [_SHARING, _OTHERS]
@@ -122,13 +122,14 @@ def test_tree_of_a_compute_node_spares_the_list_of_all_nested_providers() -> (
     with EmbeddedPlacement(Fleet((_host("a", _GPU), _host("b")))) as placement:
         observed = Observed(placement)
         gone, nested, flat = map(provider_uuid, ("gone", "a", "b"))
-        facts = placement_facts(conf_with(), observed.client, iter)
-        assert facts["nested_providers"]([gone, nested, flat])
+        reader = CloudPlacement(observed.client, iter).facts((), (), Options())
+        assert reader.nested_providers([gone, nested, flat])
         assert observed.sent == [
             _SHARING,
             f"GET /resource_providers?in_tree={gone}",
             f"GET /resource_providers?in_tree={nested}",
         ]
         # Without a nested provider there, the list decides.
-        assert NestedProviders(observed.client, iter)([flat])
+        reader = CloudPlacement(observed.client, iter).facts((), (), Options())
+        assert reader.nested_providers([flat])
         assert observed.sent[-1] == _OTHERS

@@ -15,7 +15,7 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.facts import ReadReports
+from os_prefilter.adapters.placement.facts import PlacementFacts
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.desired_traits import Goal
@@ -114,7 +114,7 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
             with pytest.raises(
                 PlacementError, match="Placement did not respond"
             ):
-                ReadReports(client, EVERY_GROUP)()
+                PlacementFacts(client, groups=EVERY_GROUP).reports()
         mariadb.start()
         until(
             lambda: after_round(
@@ -135,5 +135,7 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
             "CUSTOM_OF_AN_OPERATOR",
             "OWNER_NOVA",
         }
-        assert ReadReports(client, EVERY_GROUP)().compute_nodes
+        assert (
+            PlacementFacts(client, groups=EVERY_GROUP).reports().compute_nodes
+        )
     assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

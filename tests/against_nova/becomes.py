@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, rows_required_by
-from os_prefilter.vocabulary.machine_types import MACHINES
+from os_prefilter.vocabulary import BY_NAME, DEVICES, rows_required_by
+from os_prefilter.vocabulary.machine_types import I686_FAMILIES
 from os_prefilter.vocabulary.model import Row
 
 Required = tuple[str, str, bool]
@@ -287,19 +287,12 @@ def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     }
 
 
-def of_no_platform(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    if isinstance(answer, str) or _image(
-        spec, "hw_emulation_architecture"
-    ) not in ("armv7l", "ppc64"):
+def without_emulated_devices(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    emulated = guest_of(Request(spec)).emulated
+    if isinstance(answer, str) or not emulated:
         return answer
-    depends = (
-        "COMPUTE_STORAGE_BUS_",
-        "COMPUTE_GRAPHICS_MODEL_",
-        "COMPUTE_VIOMMU_MODEL_",
-    )
-    return frozenset(
-        item for item in answer if not item[1].startswith(depends)
-    )
+    devices = {trait for name in DEVICES for trait in BY_NAME[name].traits}
+    return frozenset(item for item in answer if item[1] not in devices)
 
 
 def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
@@ -322,11 +315,8 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
             for name, values in incompatible
         ):
             return REFUSED
-        if (
-            row.name == "machine_type"
-            and value
-            and guest.architecture not in ("", *MACHINES[value])
-        ):
+        is_machine = row.name == "machine_type" and value
+        if is_machine and guest.is_i686 and value not in I686_FAMILIES:
             return REFUSED
     return answer
 

@@ -247,28 +247,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         properties={"hw_viommu_model": "intel"},
     ),
     Difference(
-        "Devices of a guest of armv7l or ppc64, emulated",
-        of=("image_metadata",),
-        nova=(
-            "drops all traits of that image, as it has none for these"
-            " architectures"
-        ),
-        ours=(
-            "requires no bus, video model or vIOMMU; if it is in"
-            " emulated_architectures, that of such guests"
-        ),
-        reason=(
-            "any host may run the guest, and what its own guests can have says"
-            " nothing of it"
-        ),
-        becomes=becomes.of_no_platform,
-        properties={
-            "hw_emulation_architecture": "armv7l",
-            "hw_disk_bus": "scsi",
-            "hw_vif_model": "virtio",
-        },
-    ),
-    Difference(
         "32-bit x86",
         of=("image_metadata",),
         nova=(
@@ -309,8 +287,28 @@ DIFFERENCES: tuple[Difference, ...] = (
         extra_specs={"hw:usb_model": "qemu-xhci"},
     ),
     Difference(
-        "A device that no guest of the machine type, or of the architecture to"
-        " emulate, has",
+        "Devices of a guest of an emulated architecture",
+        of=("image_metadata", "sound_model", "packed_virtqueue"),
+        nova=(
+            "requires their traits, which a host has if guests of any"
+            " architecture can have them"
+        ),
+        ours="requires none of them, and says so",
+        reason=(
+            "what guests of the host's own architecture can have says nothing"
+            " of an emulated one"
+        ),
+        becomes=becomes.without_emulated_devices,
+        properties={
+            "hw_emulation_architecture": "aarch64",
+            "hw_disk_bus": "scsi",
+            "hw_vif_model": "virtio",
+            "hw_sound_model": "virtio",
+            "hw_virtio_packed_ring": "true",
+        },
+    ),
+    Difference(
+        "A device that no guest of the machine type, or of i686, has",
         of=("image_metadata", "sound_model"),
         nova=(
             "schedules it, and each host fails to start it, or starts it"

@@ -154,11 +154,7 @@ def test_request_that_may_have_a_controller_is_not_rejected(
     """Whether there is a volume or a config drive, no request spec says: it is
     the same without one.
     """
-    options = Options(
-        nova_builds_guests=True,
-        reported_traits=("*",),
-        emulated_architectures=frozenset(("ppc64le",)),
-    )
+    options = Options(nova_builds_guests=True, reported_traits=("*",))
     service = replace(
         Service.from_names("image_metadata", options=options),
         remark=remarks_in_nova,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from os_prefilter.hosts.capabilities import reporter_traits
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter_agent.capabilities import Capability, capabilities
-from tests.support.hosts import ARM, KVM, X86
+from tests.support.hosts import KVM
 
 
 def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
@@ -22,19 +22,6 @@ def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
 def test_lines_are_in_the_order_of_the_vocabulary() -> None:
     traits = [line.trait for line in capabilities(KVM)]
     assert traits == [each for each in reporter_traits() if each in traits]
-
-
-def test_architectures_that_the_host_does_not_emulate_are_left_out() -> None:
-    """And those that the cloud does not offer to emulate."""
-    host = replace(KVM, guests={"x86_64": X86, "aarch64": ARM})
-    one = {line.trait for line in capabilities(KVM)}
-    offered = replace(host, emulated_architectures=frozenset(("aarch64",)))
-    two = {line.trait for line in capabilities(offered)}
-    assert "CUSTOM_X86_64_COMPUTE_STORAGE_BUS_IDE" in one
-    assert {trait.split("_COMPUTE_")[0] for trait in two - one} == {
-        "CUSTOM_AARCH64"
-    }
-    assert {line.trait for line in capabilities(host)} == one
 
 
 def test_trait_the_reporter_does_not_own_is_listed_as_not_owned() -> None:

@@ -286,7 +286,7 @@ class Libvirt:
                 "Check that libvirt runs.",
             ) from error
 
-    def facts(self, _emulated: object = None) -> FakeFacts:
+    def facts(self) -> FakeFacts:
         modes = {"old": ["hvm"], "new": ["hvm", "xen"]}[self.identity()]
         can = {
             "hypervisor_type": frozenset(["fake"]),

@@ -6,21 +6,10 @@ that a host reports for it.
 
 import pytest
 
-from os_prefilter import unsupported
 from os_prefilter.common.errors import ImpossibleCombination, UnknownValue
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.vocabulary import (
-    BY_NAME,
-    QUALIFIED,
-    TRAITS_OF_EMULATION,
-    rows_required_by,
-    trait_of_platform,
-)
-from os_prefilter.vocabulary.machine_types import (
-    PLATFORM_ARCHITECTURES,
-    families_without,
-    guest_architecture,
-)
+from os_prefilter.vocabulary import BY_NAME, DEVICES, rows_required_by
+from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.model import Row
 from tests.conftest import (
     Properties,
@@ -30,52 +19,43 @@ from tests.conftest import (
     required_by,
     spec_of,
 )
-from tests.support.hosts import OFFERED, few_libvirt_hosts
 from tests.support.tables import cases, pairs
 
 _ROWS = rows_required_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
-@pytest.mark.parametrize(
-    "offered", OFFERED, ids=["own-architecture", "every-architecture"]
-)
 @pytest.mark.parametrize("row", _ROWS, ids=lambda row: row.name)
 def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it(
-    row: Row, offered: frozenset[str]
+    row: Row,
 ) -> None:
     """By enumeration: image property and flavor extra spec alike; and no host
     whose default machine never has it.
     """
-    options = {"emulated_architectures": sorted(offered)}
     for value in row.values:
-        expected = _expected(row, value, offered)
+        expected = _expected(row, value)
         if row.image_property:
             spec = spec_of({row.image_property: value})
-            found = required_by("image_metadata", spec, **options)
+            found = required_by("image_metadata", spec)
             assert found == expected, value
         if row.extra_spec:
             spec = spec_of(extra_specs={row.extra_spec: value})
-            found = required_by("image_metadata", spec, **options)
+            found = required_by("image_metadata", spec)
             assert found == expected, value
 
 
-def _expected(row: Row, value: str, offered: frozenset[str]) -> Required:
+def _expected(row: Row, value: str) -> Required:
     term = row.values[value]
     trait = term.trait
-    if trait in TRAITS_OF_EMULATION and not offered:
-        trait = trait_of_platform(value)
     expected: Required = []
     if trait:
         expected.append((trait, term.required, "root"))
-    for default in _defaults_without(row, value, offered):
+    for default in _defaults_without(row, value):
         expected.append((default, False, "root"))
     return expected
 
 
-def _defaults_without(
-    row: Row, value: str, offered: frozenset[str]
-) -> list[Trait]:
+def _defaults_without(row: Row, value: str) -> list[Trait]:
     """Return the traits of default machine types that never have a value."""
     # A guest without an ISO image has no CD-ROM that its machine type would
     # have to support.
@@ -83,60 +63,66 @@ def _defaults_without(
         return []
     families = sorted(families_without(row.name, value))
     terms = [_DEFAULT_MACHINE.values[family] for family in families]
-    defaults = [Trait(str(term.trait)) for term in terms]
-    if row.name != "emulation_architecture":
-        return defaults
-    # Any host may run a guest of an architecture that nothing is reported
-    # about.
-    if not offered and not trait_of_platform(value):
-        return []
-    # Of the architecture's own machine types where hosts emulate it; of those
-    # of an unknown one nothing is said.
-    platform = guest_architecture(value)
-    if not offered and platform in PLATFORM_ARCHITECTURES:
-        return defaults
-    pairs = [(trait, platform) for trait in defaults]
-    return [QUALIFIED[pair] for pair in pairs if pair in QUALIFIED]
+    return [Trait(str(term.trait)) for term in terms]
 
 
-@pytest.mark.parametrize(
-    "beside",
-    [
-        {},
-        {"hw_machine_type": "virt"},
-        {"hw_video_model": "vga"},
-        {"hw_firmware_type": "uefi"},
-    ],
-    ids=["alone", "machine type", "video", "firmware"],
-)
-def test_own_guests_of_a_host_say_nothing_of_an_architecture_that_no_trait_is_of(
-    beside: Properties,
-) -> None:
-    """Where the cloud does not offer to emulate it; such a requirement is left
-    out with a note.
+_EMULATED = {"hw_emulation_architecture": "aarch64"}
+_ARM_EMULATOR = ("COMPUTE_ARCH_AARCH64", True, "root")
+
+
+@pytest.mark.parametrize("row", _ROWS, ids=lambda row: row.name)
+def test_emulated_guest_requires_its_emulator_and_no_device(row: Row) -> None:
+    """Each device gets a note instead: hosts report those of guests of their
+    own architecture.
     """
-    spec = spec_of({"hw_emulation_architecture": "armv7l", **beside})
-    decision = pipeline_of("image_metadata").apply(spec)
-    assert decision.requirements == ()
-    assert len(decision.notes) == 1 + len(beside)
-    reason = "armv7l is not in [prefilter] emulated_architectures: not req"
-    for note in decision.notes:
-        assert reason in str(note)
+    if row.name not in DEVICES or not row.image_property:
+        return
+    for value, term in row.values.items():
+        spec = spec_of({**_EMULATED, row.image_property: value})
+        decision = pipeline_of("image_metadata").apply(spec)
+        found = [each[:3] for each in decision.requirements]
+        assert found == [_ARM_EMULATOR]
+        assert len(decision.notes) == bool(term.trait)
 
 
-@pytest.mark.parametrize("offered", [[], ["s390x"]], ids=str)
-def test_device_of_an_architecture_without_a_trait_is_required_all_the_same(
-    offered: list[str],
-) -> None:
-    pipeline = pipeline_of("image_metadata", emulated_architectures=offered)
-    emulated = {"hw_emulation_architecture": "sparc"}
-    decision = pipeline.apply(spec_of({**emulated, "hw_vif_model": "e1000"}))
-    required = [item.trait for item in decision.requirements if item.required]
-    assert required == ["COMPUTE_NET_VIF_MODEL_E1000"]
-    (note,) = decision.notes
-    assert note.source == "image property hw_emulation_architecture=sparc"
-    option = "[prefilter] emulated_architectures"
-    assert note.reason == f"sparc is not in {option}: not required"
+def test_note_on_a_device_of_an_emulated_guest_says_what_to_do() -> None:
+    spec = spec_of({**_EMULATED, "hw_disk_bus": "scsi"})
+    (note,) = pipeline_of("image_metadata").apply(spec).notes
+    assert note.source == "image property hw_disk_bus=scsi"
+    assert note.warn
+    assert note.reason == (
+        "not required: hosts report the devices of guests of their own"
+        " architecture, not of emulated ones (aarch64); boot one to see whether"
+        " it has the device, or set hw_architecture instead of"
+        " hw_emulation_architecture to use hosts of that architecture"
+    )
+
+
+def test_preferred_device_of_an_emulated_guest_is_noted_as_well() -> None:
+    spec = spec_of({**_EMULATED, "hw_disk_bus": "scsi"})
+    pipeline = pipeline_of("image_metadata", preferred_properties=["disk_bus"])
+    decision = pipeline.apply(spec)
+    assert decision.preferences == ()
+    assert len(decision.notes) == 1
+
+
+def test_emulated_guest_with_a_machine_type_that_lacks_the_device_is_refused() -> (
+    None
+):
+    """Whatever the architecture is, q35 has no IDE."""
+    devices = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
+    with pytest.raises(ImpossibleCombination):
+        required_by("image_metadata", spec_of({**_EMULATED, **devices}))
+
+
+def test_architecture_that_no_nova_driver_reports_is_required_if_reported() -> (
+    None
+):
+    spec = spec_of({"hw_emulation_architecture": "sparc"})
+    assert required_by("image_metadata", spec) == [
+        ("CUSTOM_COMPUTE_ARCH_SPARC", True, "root")
+    ]
+    assert required_by("image_metadata", spec, reported_traits=[]) == []
 
 
 def _check_traits(properties: Properties, expected: str) -> None:
@@ -277,95 +263,3 @@ def test_standard_traits_of_no_nova_driver_are_required_only_if_reported_traits_
     options = {"reported_traits": reported.split()}
     found = required_by("image_metadata", spec_of({name: value}), **options)
     assert len(found) == bool(reported)
-
-
-_EMULATION = ("COMPUTE_ARCH_AARCH64", True, "root")
-_VIRTIO = ("COMPUTE_GRAPHICS_MODEL_VIRTIO", True, "root")
-
-
-def _required_of_aarch64(properties: Properties, *reported: str) -> Required:
-    """Return what is required where clouds offer to emulate aarch64."""
-    spec = spec_of({"hw_emulation_architecture": "aarch64", **properties})
-    found = required_by(
-        "image_metadata",
-        spec,
-        reported_traits=list(reported),
-        emulated_architectures=["aarch64", "s390x"],
-    )
-    return sorted(found)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "plain"),
-    [
-        ("hw_firmware_type", "uefi", "COMPUTE_FIRMWARE_UEFI"),
-        ("hw_machine_type", "virt", "CUSTOM_COMPUTE_MACHINE_VIRT"),
-    ],
-)
-def test_trait_of_own_guests_is_never_required_for_guests_of_an_emulated_architecture(
-    name: str, value: str, plain: str
-) -> None:
-    """Of a trait that no driver of Nova reports; its drivers add up what
-    guests of any architecture have.
-    """
-    properties: Properties = {name: value}
-    qualified = f"CUSTOM_AARCH64_{plain.removeprefix('CUSTOM_')}"
-    assert _required_of_aarch64(properties, plain) == [_EMULATION]
-    both = _required_of_aarch64(properties, plain, qualified)
-    assert both == [_EMULATION, (qualified, True, "root")]
-    properties["hw_video_model"] = "virtio"
-    assert _required_of_aarch64(properties) == [_EMULATION, _VIRTIO]
-
-
-@pytest.mark.parametrize("offered", [[], ["s390x"]], ids=str)
-@pytest.mark.parametrize(
-    ("name", "value", "plain"),
-    [
-        ("hw_firmware_type", "uefi", "COMPUTE_FIRMWARE_UEFI"),
-        ("hw_machine_type", "virt", "CUSTOM_COMPUTE_MACHINE_VIRT"),
-        ("hw_disk_bus", "scsi", "COMPUTE_STORAGE_BUS_SCSI"),
-    ],
-)
-def test_hosts_of_its_own_architecture_remain_for_an_image_whose_architecture_is_not_offered_for_emulation(
-    name: str, value: str, plain: str, offered: list[str]
-) -> None:
-    """The plain traits are required, and the plain default machine types
-    forbidden that such a guest never has.
-    """
-    spec = spec_of({"hw_emulation_architecture": "aarch64", name: value})
-    found = required_by("image_metadata", spec, emulated_architectures=offered)
-    required = {trait for trait, wanted, _ in found if wanted}
-    forbidden = {trait for trait, wanted, _ in found if not wanted}
-    assert required == {"COMPUTE_ARCH_AARCH64", plain}
-    is_named = name == "hw_machine_type"
-    default = "CUSTOM_COMPUTE_DEFAULT_MACHINE_"
-    assert (f"{default}Q35" in forbidden) is not is_named
-    assert f"{default}VIRT" not in forbidden
-    for trait in forbidden:
-        assert trait.startswith(default)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "architecture"),
-    [
-        ("hw_viommu_model", "intel", "aarch64"),
-        ("hw_viommu_model", "virtio", "s390x"),
-        ("hw_firmware_type", "uefi", "s390x"),
-        ("hw_vif_model", "spapr-vlan", "x86_64"),
-    ],
-)
-def test_device_that_no_guest_of_the_emulated_architecture_has_is_refused(
-    name: str, value: str, architecture: str
-) -> None:
-    """Whatever hosts report; the late check of each host refuses it as
-    well.
-    """
-    emulated: Properties = {"hw_emulation_architecture": architecture}
-    pipeline = pipeline_of("image_metadata")
-    pipeline.apply(spec_of(emulated))
-    spec = spec_of({**emulated, name: value})
-    source = f"hw_emulation_architecture={architecture}"
-    with pytest.raises(ImpossibleCombination, match=source):
-        pipeline.apply(spec)
-    for facts in few_libvirt_hosts():
-        assert unsupported(spec, facts)

@@ -78,33 +78,15 @@ _BESIDE = {
 }
 _NEEDS_NOTHING = {("maxphysaddr_mode", "passthrough")}
 
-
-_S390X = (
-    "vif_model e1000e",
-    "usb_model qemu-xhci",
-    "sound_model usb",
-    "input_bus usb",
-    "pointer_model usbtablet",
-)
 NOT_SAID = frozenset(
     (
-        *(
-            ("9.0", "ours", f"s390x s390-ccw-virtio {asked}")
-            for asked in _S390X
-        ),
-        ("9.0", "ours", "s390x s390-ccw-virtio usb_redirection 1"),
-        ("9.0", "ours", "s390x s390-ccw-virtio usb_redirection 15"),
-        # Its tablet is no USB device, unlike that of the other guests of s390x
-        # that Nova builds.
-        ("9.0", "Nova", "s390x s390-ccw-virtio input_bus virtio"),
         ("9.0", "Nova", "x86_64 q35 secure_boot optional"),
         # On KVM without System Management Mode.
         ("11.3", "Nova", "x86_64 q35 secure_boot optional"),
     )
 )
-"""(libvirt, driver, guest) of which no trait says what became of the guest. A
-trait speaks of guests of the host's own architecture, but for rows that are
-asked for by architecture; that of UEFI speaks of guests without Secure Boot.
+"""(libvirt, driver, guest) of which no trait says what became of the guest:
+that of UEFI speaks of guests without Secure Boot.
 """
 
 
@@ -159,6 +141,12 @@ class Case(NamedTuple):
             (*([(self.row, self.value)] if self.row else []), *self.more)
         )
 
+    def is_emulated(self, own: str) -> bool:
+        """Return whether the guest's architecture is neither the host's nor
+        i686.
+        """
+        return self.architecture not in (own, "i686")
+
     def properties(self, own: str) -> dict[str, object]:
         """Return the image's properties, with its format under
         ``disk_format``.
@@ -166,8 +154,10 @@ class Case(NamedTuple):
         :param own: the architecture of the host
         """
         found: dict[str, object] = {}
-        if self.architecture != own:
+        if self.is_emulated(own):
             found["hw_emulation_architecture"] = self.architecture
+        elif self.architecture != own:
+            found["hw_architecture"] = self.architecture
         if self.machine:
             found["hw_machine_type"] = self.machine
         for row, value in self.asked.items():
@@ -191,8 +181,9 @@ def cases(facts: LibvirtFacts) -> Iterator[Case]:
     """Yield the guests to start on a host: those that it has an emulator
     for.
     """
+    has_qemu = {*facts.guests, *facts.emulated}
     for architecture in BY_NAME["emulation_architecture"].values:
-        if architecture in facts.guests:
+        if architecture in has_qemu:
             yield Case(architecture)
     own = facts.architecture
     platforms = [
@@ -204,7 +195,7 @@ def cases(facts: LibvirtFacts) -> Iterator[Case]:
         ),
     ]
     for architecture, machine in (*platforms, ("i686", "pc"), ("i686", "q35")):
-        if architecture not in facts.guests:
+        if architecture not in has_qemu:
             continue
         if machine:
             yield Case(architecture, machine)
@@ -257,6 +248,18 @@ def without_effect(case: Case, facts: LibvirtFacts) -> set[str]:
         and case.asked.get("time_hpet") == "false"
     )
     return rows | ({"time_hpet"} if on_qemu else set())
+
+
+def is_left_out(case: Case, facts: LibvirtFacts) -> bool:
+    """Return whether a guest is emulated and has a device, or the default
+    machine type that Nova gives it, which is that of the host's architecture.
+
+    No trait and no late check is about these.
+    """
+    takes_default = facts.built_by_nova and not case.machine
+    return case.is_emulated(facts.architecture) and (
+        bool(case.row) or takes_default
+    )
 
 
 def may_not_start(case: Case, facts: LibvirtFacts) -> bool:

@@ -13,7 +13,10 @@ from os_prefilter.hosts.drivers.libvirt_domain_xml import (
     domain_elements,
     driver_attributes,
 )
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import (
+    GuestFacts,
+    LibvirtFacts,
+)
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.machine_types import (
     LIBVIRT_ARCHITECTURES,
@@ -50,14 +53,17 @@ def guest_of(case: Case, facts: LibvirtFacts) -> Guest:
         ).text = "hvm"
     if (
         architecture == "aarch64"
-        and facts.guests[architecture].uefi
+        and facts.guests.get(architecture, GuestFacts(uefi=True)).uefi
         and not settings.value("firmware_type")
     ):
         # As every cloud image there needs it, Nova's guests have it unless
         # they are told otherwise.
         system.set("firmware", "efi")
-    machine = case.machine or facts.guests[architecture].default_machine
-    system[0].set("machine", machine)
+    machine = case.machine
+    if not machine and architecture in facts.guests:
+        machine = facts.guests[architecture].default_machine
+    if machine:
+        system[0].set("machine", machine)
     root.append(system)
     if architecture in ("x86_64", "i686") or system.get("firmware"):
         SubElement(SubElement(root, "features"), "acpi")

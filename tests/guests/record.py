@@ -30,13 +30,11 @@ from tests.guests.cases import ROWS, Case, cases
 from tests.guests.novas import NovasDriver
 from tests.guests.records import RECORDS, STARTS
 from tests.guests.starter import Guest, Outcome, Starter
-from tests.support.hosts import EVERY_ARCHITECTURE
 
 HOSTS = Path(__file__).parent / "hosts"
 _NOT_OF_THE_HOST = (
     "built_by_nova",
     "nova_release",
-    "emulated_architectures",
     "templates",
 )
 
@@ -44,17 +42,13 @@ _NOT_OF_THE_HOST = (
 def probed(uri: str, virt_type: str) -> LibvirtFacts:
     """Return what is known of the host at a URI; there are TPMs, because swtpm
     is installed, and SPICE consoles.
-
-    Guests of each architecture are started, so it is a host of a cloud that
-    offers to emulate them all.
     """
-    facts = LibvirtHost(
+    return LibvirtHost(
         uri,
         LibvirtSettings(
             virt_type=virt_type, swtpm_enabled=True, spice_enabled=True
         ),
     ).facts()
-    return replace(facts, emulated_architectures=EVERY_ARCHITECTURE)
 
 
 def as_built(facts: LibvirtFacts, *, by_nova: bool) -> LibvirtFacts:

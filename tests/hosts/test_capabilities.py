@@ -13,10 +13,10 @@ from stevedore import named
 from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.hosts.capabilities import load_reporter, reporter_traits
 from os_prefilter.hosts.drivers.fake import REPORTER
-from os_prefilter.vocabulary import QUALIFIED, ROWS
+from os_prefilter.vocabulary import I686, ROWS
 
 
-def test_known_traits_are_exactly_the_vocabulary_traits_and_the_qualified_traits() -> (
+def test_known_traits_are_exactly_the_vocabulary_traits_and_those_for_i686() -> (
     None
 ):
     required = {
@@ -25,7 +25,7 @@ def test_known_traits_are_exactly_the_vocabulary_traits_and_the_qualified_traits
         for term in row.values.values()
         if term.trait
     }
-    assert set(reporter_traits()) == required | set(QUALIFIED.values())
+    assert set(reporter_traits()) == required | set(I686.values())
 
 
 class _Point:

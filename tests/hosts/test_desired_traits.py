@@ -49,7 +49,7 @@ from os_prefilter.vocabulary.config_templates import (
     Templates,
     Variant,
 )
-from tests.support.hosts import ARM, KVM, X86, few_libvirt_hosts
+from tests.support.hosts import KVM, few_libvirt_hosts
 
 OWNER = Options()
 _NOVA = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
@@ -127,28 +127,18 @@ def test_report_removes_only_what_a_marker_covers_and_marks_what_is_then_true(
         assert with_traits(found, without) == found - markers - ours
 
 
-def test_trait_of_an_emulated_architecture_goes_once_no_scheduler_offers_it() -> (
-    None
-):
-    """And the report of it is for schedulers that do not offer it as well."""
-    trait = "COMPUTE_ARCH_AARCH64"
-    facts = replace(KVM, guests={"x86_64": X86, "aarch64": ARM})
-    offered = marker_key((trait, "emulated"))
-    plain = marker_key((trait,))
-    goal = goal_of(facts, (offered,), Mode.BESIDE)
-    state = with_traits(_NOTHING, goal)
-    assert state == {trait, *_marker((offered, plain)), *_note(trait)}
-    unoffered = goal_of(facts, (plain,), Mode.BESIDE)
-    assert with_traits(state, unoffered) == _marker((plain,))
-    unwanted = goal_of(facts, (), Mode.BESIDE)
+def test_traits_of_emulators_are_reported_as_one_group() -> None:
+    """Of the host's own architecture, Nova's driver reports it."""
+    facts = replace(KVM, emulated=frozenset(("aarch64", "s390x")))
+    traits = {"COMPUTE_ARCH_AARCH64", "COMPUTE_ARCH_S390X"}
+    row = BY_NAME["emulation_architecture"]
+    key = marker_key(row.traits - opt_in_traits((row,)))
+    state = with_traits(_NOTHING, goal_of(facts, (key,), Mode.BESIDE))
+    assert state == {*traits, *_marker((key,)), *_note(*traits)}
+    without_qemu = goal_of(KVM, (key,), Mode.BESIDE)
+    assert with_traits(state, without_qemu) == _marker((key,))
+    unwanted = goal_of(KVM, (), Mode.BESIDE)
     assert with_traits(state, unwanted) == _NOTHING
-    # Within the hour, the answer is that of now; what was offered may be told
-    # apart.
-    still = (offered, plain)
-    assert with_traits(state, unwanted, still) == _marker((plain,))
-    emulated = frozenset({"aarch64"})
-    goal = goal_of(facts, (), Mode.BESIDE, emulated=emulated)
-    assert with_traits(state, goal, still) == state
 
 
 def _says_an_architecture(trait: str) -> bool:
@@ -162,8 +152,7 @@ def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_repo
     None
 ):
     for facts in few_libvirt_hosts():
-        own = replace(facts, emulated_architectures=frozenset())
-        traits = capability_traits(own)
+        traits = capability_traits(facts)
         beside = goal_of(facts, (), Mode.BESIDE).traits
         managed = traits.keys() & opt_in_traits()
         if facts.virt_type == "kvm":
@@ -345,7 +334,7 @@ def test_traits_of_a_template_are_a_group_with_a_key_of_its_own() -> None:
     traits = frozenset({_TURBO})
     keys = frozenset({_KEY, NOT_CONFIGURED})
     group = TraitGroup("deploy-config", traits, keys, traits)
-    assert group in trait_groups(_TEMPLATES, frozenset())
+    assert group in trait_groups(_TEMPLATES)
 
 
 @pytest.mark.parametrize(

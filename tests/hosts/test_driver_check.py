@@ -48,7 +48,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Inventory
 from tests.conftest import ExtraSpecs, Properties, pipeline_of, spec_of
 from tests.support.every_trait import CUSTOM_TRAITS
-from tests.support.hosts import ARM, KVM, LXC, NOTHING, X86
+from tests.support.hosts import ARM, KVM, LXC, X86
 from tests.support.nova_objects import nova_spec
 from tests.support.placements import provider
 from tests.support.tables import cases, pairs
@@ -398,33 +398,6 @@ def test_refusal_names_an_unknown_value_once() -> None:
     ]
 
 
-def test_value_beside_which_no_guest_of_nova_starts_is_refused_with_advice() -> (
-    None
-):
-    """An ISO image only on an x86_64 host."""
-    guests = {"x86_64": X86, "aarch64": ARM}
-    own = replace(
-        KVM,
-        guests=guests,
-        spice_enabled=True,
-        emulated_architectures=frozenset(guests),
-    )
-    novas = replace(own, built_by_nova=True)
-    emulated = {
-        "hw_emulation_architecture": "aarch64",
-        "hw_machine_type": "virt",
-    }
-    iso = RequestSpec(Flavor(), Image(disk_format="iso", properties=emulated))
-    (found,) = unsupported(iso, novas)
-    reason = (
-        "none has it with image field disk_format=iso; set hw_cdrom_bus=scsi"
-        " as well"
-    )
-    assert found.reason == f"as Nova builds the guest, {reason}"
-    assert unsupported(iso, own) == []
-    assert unsupported(iso, replace(novas, architecture="aarch64")) == []
-
-
 _SECURE = {"os_secure_boot": "required"}
 _SECURE_X86 = replace(
     KVM, guests={"x86_64": replace(X86, default_machine="q35")}, smm=True
@@ -528,31 +501,39 @@ def test_trait_by_name_of_a_server_that_moves_is_no_reason_to_refuse_it() -> (
 
 
 def test_settings_of_a_guest_have_the_name_of_its_architecture() -> None:
-    facts = replace(KVM, architecture="m68k", guests={"m68k": NOTHING})
+    facts = replace(KVM, emulated=frozenset(("m68k",)))
     spec = spec_of({"hw_emulation_architecture": "m68k"})
     assert guest_settings(spec, facts).architecture == "m68k"
+    i686 = spec_of({"hw_architecture": "i686"})
+    assert guest_settings(i686, KVM).architecture == "i686"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "guest"),
-    [
-        ("hw_time_hpet", "true", "m68k"),
-        ("hw_firmware_type", "uefi", "m68k"),
-        ("hw_viommu_model", "intel", "m68k"),
-        ("hw_machine_type", "pc", "machine type pc"),
-    ],
-)
-def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest(
-    name: str, value: str, guest: str
-) -> None:
-    """Also where its machine types are unknown."""
-    properties = {"hw_emulation_architecture": "m68k", name: value}
-    facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
-    (item,) = unsupported(spec_of(properties), facts)
-    assert item.reason == f"a guest of {guest} never has it"
-    pipeline = pipeline_of("image_metadata", "hpet")
-    with pytest.raises(ImpossibleCombination):
-        pipeline.apply(spec_of(properties))
+_EMULATED_DEVICES = {
+    "hw_time_hpet": "true",
+    "hw_firmware_type": "uefi",
+    "hw_viommu_model": "intel",
+    "hw_machine_type": "virt",
+}
+
+
+def test_late_check_refuses_no_device_of_an_emulated_guest() -> None:
+    """The facts say nothing of these; libvirt refuses what it cannot do."""
+    facts = replace(KVM, emulated=frozenset(("m68k",)))
+    for name, value in _EMULATED_DEVICES.items():
+        spec = spec_of({"hw_emulation_architecture": "m68k", name: value})
+        assert unsupported(spec, facts) == []
+        (item,) = unsupported(spec, KVM)
+        assert item.reason == "the host has no QEMU for m68k guests"
+
+
+def test_late_check_refuses_what_a_machine_type_of_an_emulated_guest_lacks() -> (
+    None
+):
+    facts = replace(KVM, emulated=frozenset(("aarch64",)))
+    named = {"hw_machine_type": "virt", "hw_disk_bus": "ide"}
+    spec = spec_of({"hw_emulation_architecture": "aarch64", **named})
+    (item,) = unsupported(spec, facts)
+    assert item.reason == "a guest of machine type virt never has it"
 
 
 @pytest.mark.parametrize(

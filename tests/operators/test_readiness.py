@@ -18,13 +18,10 @@ from os_prefilter_tools.operators.readiness import (
     readiness,
 )
 from tests.support.every_trait import EVERY_GROUP, marker_of
-from tests.support.hosts import EVERY_ARCHITECTURE
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
-_EVERY = Options(
-    reported_traits=("*",), emulated_architectures=EVERY_ARCHITECTURE
-)
+_EVERY = Options(reported_traits=("*",))
 _HPET = marker_of(HPET)
 _IMAGES = marker_of("COMPUTE_IMAGE_TYPE_RAW")
 

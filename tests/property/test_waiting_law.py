@@ -32,7 +32,6 @@ from os_prefilter.hosts.desired_traits import (
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.marker_traits import (
     TraitGroup,
-    emulated_in,
     marker_key,
     noted_among,
 )
@@ -44,7 +43,6 @@ from os_prefilter.service.traits_to_report import (
 )
 from os_prefilter.vocabulary import BY_NAME, table
 from os_prefilter.vocabulary.model import Row, Term
-from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import (
@@ -60,7 +58,6 @@ from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import (
     ARM,
     KVM,
-    OFFERED,
     X86,
     few_libvirt_hosts,
     other_hosts,
@@ -75,36 +72,19 @@ from tests.support.reporting_fleets import (
     wanted_by,
 )
 
-_KINDS: list[HostFacts] = [
-    host
-    for host in (*few_libvirt_hosts(), *other_hosts())
-    if not host.emulated_architectures
-]
-_OFFERED = pytest.mark.parametrize(
-    "offered", OFFERED, ids=["own-architecture", "every-architecture"]
-)
-"""What the cloud offers to emulate: all its hosts and schedulers have the same
-option.
-"""
+_KINDS: list[HostFacts] = [*few_libvirt_hosts(), *other_hosts()]
 
 
-def _hosts(offered: frozenset[str]) -> list[HostFacts]:
-    return [replace(facts, emulated_architectures=offered) for facts in _KINDS]
-
-
-def _conf(offered: frozenset[str], *, wait: bool = True) -> ConfigOpts:
+def _conf(*, wait: bool = True) -> ConfigOpts:
     return conf_with(
-        emulated_architectures=sorted(offered),
         enabled_filters=list(list_requiring_filters()),
         reported_traits=["*"],
         wait_for_reports=wait,
     )
 
 
-def _pipeline(
-    fleet: Fleet, offered: frozenset[str], *, wait: bool = True
-) -> Service:
-    conf = _conf(offered, wait=wait)
+def _pipeline(fleet: Fleet, *, wait: bool = True) -> Service:
+    conf = _conf(wait=wait)
     reports = reports_of(fleet, wanted_groups(*configured_filters(conf)))
     return Service.from_conf(conf, {"reports": lambda _context: reports})
 
@@ -112,7 +92,7 @@ def _pipeline(
 _ARM = replace(KVM, architecture="aarch64", guests={"aarch64": ARM})
 _MIXED: tuple[HostFacts, ...] = (
     KVM,
-    replace(KVM, guests={"x86_64": X86, "aarch64": ARM}),
+    replace(KVM, emulated=frozenset(("aarch64",))),
     _ARM,
     *other_hosts(),
 )
@@ -122,12 +102,7 @@ def _excluded(
     hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Service
 ) -> list[str]:
     found = []
-    for case in single_cases(
-        Options(
-            reported_traits=("*",),
-            emulated_architectures=pipeline.options.emulated_architectures,
-        )
-    ):
+    for case in single_cases():
         try:
             required = pipeline.apply(deepcopy(case.spec)).requirements
         except RequestRejected:
@@ -150,53 +125,39 @@ def _accepts(case: Case, facts: HostFacts) -> bool:
         return False
 
 
-@_OFFERED
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
 def test_waiting_excludes_no_capable_host_for_any_single_way_of_reporting(
-    report: Report, offered: frozenset[str]
+    report: Report,
 ) -> None:
     """One host after the other: beside silent ones, a requirement that is
     enforced too early would not show.
     """
-    for facts in _hosts(offered)[:: one_in(13)]:
+    for facts in _KINDS[:: one_in(13)]:
         fleet = fleet_of([report(facts)])
-        excluded = _excluded([facts], fleet, _pipeline(fleet, offered))
+        excluded = _excluded([facts], fleet, _pipeline(fleet))
         assert not excluded, f"{len(excluded)}, the first: {excluded[0]}"
 
 
-@_OFFERED
-def test_capable_hosts_are_excluded_without_waiting(
-    offered: frozenset[str],
-) -> None:
+def test_capable_hosts_are_excluded_without_waiting() -> None:
     """So the tests above prove something."""
-    hosts = _hosts(offered)
-    fleet = fleet_of([by_nova_alone(each) for each in hosts])
-    assert (
-        len(_excluded(hosts, fleet, _pipeline(fleet, offered, wait=False)))
-        > 300
-    )
+    fleet = fleet_of([by_nova_alone(each) for each in _KINDS])
+    found = _excluded(_KINDS, fleet, _pipeline(fleet, wait=False))
+    assert len(found) > 300
 
 
-@_OFFERED
-def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_has(
-    offered: frozenset[str],
-) -> None:
+def test_of_a_fully_reported_fleet_waiting_drops_only_forbidden_traits_no_host_has() -> (
+    None
+):
     """What is required is the same; of what is forbidden, only traits that no
     host has are left out.
     """
     hosts = [
-        facts
-        for facts in _hosts(offered)
-        if not reporter_of(facts).unknown(facts)
+        facts for facts in _KINDS if not reporter_of(facts).unknown(facts)
     ]
     fleet = fleet_of([by_the_agent(each) for each in hosts])
-    waiting, at_once = (
-        _pipeline(fleet, offered, wait=wait) for wait in (True, False)
-    )
+    waiting, at_once = (_pipeline(fleet, wait=wait) for wait in (True, False))
     compared = 0
-    for case in single_cases(
-        Options(reported_traits=("*",), emulated_architectures=offered)
-    ):
+    for case in single_cases():
         if case.required is None:
             continue
         expected = at_once.apply(deepcopy(case.spec)).requirements
@@ -221,10 +182,6 @@ def test_no_capable_host_is_excluded_while_sections_differ(
     """
     options = SECTIONS[other]
     old, new = wanted_by(**SECTIONS[one]), wanted_by(**options)
-    hosts = [
-        replace(facts, emulated_architectures=emulated_in(new))
-        for facts in _MIXED
-    ]
     conf = conf_with(**options)
     groups = wanted_groups(*configured_filters(conf))
     for by_host in (
@@ -237,27 +194,26 @@ def test_no_capable_host_is_excluded_while_sections_differ(
         fleet = fleet_of(
             [
                 by_the_agent(facts, each)
-                for each, facts in zip(cycle(by_host), hosts, strict=False)
+                for each, facts in zip(cycle(by_host), _MIXED, strict=False)
             ]
         )
         reports = reports_of(fleet, groups)
         assert not _excluded(
-            hosts,
+            _MIXED,
             fleet,
             Service.from_conf(conf, {"reports": lambda _context: reports}),  # noqa: B023
         )
 
 
-@_OFFERED
 @pytest.mark.parametrize("seed", range(times(1)))
 def test_placement_offers_every_capable_host_while_filters_wait(
-    seed: int, offered: frozenset[str]
+    seed: int,
 ) -> None:
     """By what it says of reports, and with the query that a scheduler
     sends.
     """
     random = Random(seed)  # noqa: S311
-    hosts = random.sample(_hosts(offered), 6)
+    hosts = random.sample(_KINDS, 6)
     reports: list[Report] = random.choices(
         REPORTS, weights=(6, 3, 2, seed), k=len(hosts)
     )
@@ -266,11 +222,7 @@ def test_placement_offers_every_capable_host_while_filters_wait(
     )
     # Requirements of Nova's own never wait.
     asking = [
-        case
-        for case in single_cases(
-            Options(reported_traits=("*",), emulated_architectures=offered)
-        )
-        if case.required and case.choices
+        case for case in single_cases() if case.required and case.choices
     ]
     cases = random.sample(
         [
@@ -281,7 +233,7 @@ def test_placement_offers_every_capable_host_while_filters_wait(
         25,
     )
     with EmbeddedPlacement(fleet) as placement:
-        conf = _conf(offered)
+        conf = _conf()
         groups = wanted_groups(*configured_filters(conf))
         pipeline = Service.from_conf(
             conf,
@@ -366,7 +318,7 @@ class Release:
             )
         ]
         with patch.object(marker_traits, "table", lambda: self.rows):
-            return made_anew[0](KVM.templates, frozenset()), made_anew[1]()
+            return made_anew[0](KVM.templates), made_anew[1]()
 
     @cached_property
     def traits(self) -> frozenset[str]:
@@ -392,7 +344,6 @@ class Release:
                     _LESS if changed else KVM,
                     wanted,
                     mode,
-                    emulated=frozenset(),
                 )
             self.goals[changed, wanted, mode] = goal
         return self.goals[changed, wanted, mode]

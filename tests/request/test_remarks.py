@@ -120,7 +120,7 @@ _WITHOUT_PROPERTY = cases("""
 # The trait | properties | extra specs | the names of the property
 CUSTOM_COMPUTE_TIME_HPET          |                 |                    | hw_time_hpet
 CUSTOM_COMPUTE_TIME_HPET          | hw_time_hpet=no |                    | hw_time_hpet
-CUSTOM_X86_64_COMPUTE_TIME_HPET   |                 |                    | hw_time_hpet
+CUSTOM_I686_COMPUTE_FIRMWARE_UEFI |                 |                    | hw_firmware_type
 COMPUTE_SECURITY_TPM_2_0          |                 |                    | hw_tpm_version or hw:tpm_version
 COMPUTE_SECURITY_TPM_CRB          |                 | hw:tpm_version=2.0 | hw_tpm_model or hw:tpm_model
 COMPUTE_SECURITY_UEFI_SECURE_BOOT |                 |                    | os_secure_boot or os:secure_boot

@@ -233,7 +233,7 @@ _NEVER = cases("""
 # Properties | the first, and the other one
 os_secure_boot=required hw_machine_type=isapc | os_secure_boot=required | hw_machine_type=isapc
 os_secure_boot=required hw_architecture=i686  | os_secure_boot=required | hw_architecture=i686
-hw_vif_model=spapr-vlan hw_emulation_architecture=aarch64 | hw_vif_model=spapr-vlan | hw_emulation_architecture=aarch64
+hw_vif_model=spapr-vlan hw_architecture=i686  | hw_vif_model=spapr-vlan | hw_architecture=i686
 hw_tpm_version=2.0 hw_machine_type=pseries | hw_tpm_version=2.0 with the default tpm_model tpm-tis | hw_machine_type=pseries
 """)
 

@@ -38,7 +38,7 @@ from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import fleet_of
 
-_BY_TRAIT = groups_by_trait(Options().templates, frozenset())
+_BY_TRAIT = groups_by_trait(Options().templates)
 
 
 def test_agent_beside_nova_manages_all_traits_of_a_part_or_none() -> None:

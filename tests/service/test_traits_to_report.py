@@ -15,7 +15,6 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.marker_traits import (
     REPORTED,
     WANTED,
-    emulated_in,
     keys_in,
     marker_key,
     names_with,
@@ -32,8 +31,7 @@ from os_prefilter.service.traits_to_report import (
 from os_prefilter.vocabulary import (
     BY_NAME,
     HPET,
-    QUALIFIED,
-    TRAITS_OF_EMULATION,
+    I686,
     opt_in_traits,
     table,
 )
@@ -41,39 +39,24 @@ from os_prefilter.vocabulary.config_templates import BUNDLED
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 from os_prefilter_tools.testing.law import single_cases
 from tests.conftest import conf_with
-from tests.support.hosts import EVERY_ARCHITECTURE, KVM, other_hosts
+from tests.support.hosts import KVM, other_hosts
 from tests.support.reporting_fleets import SECTIONS, Section, wanted_by
 
 BARE = SECTIONS["bare"]
 
 
 def test_each_trait_is_in_one_part_and_no_two_parts_share_a_key() -> None:
-    """Two rows of the same traits have groups that are alike. Of an emulated
-    architecture, a host answers otherwise.
-    """
+    """Two rows of the same traits have groups that are alike."""
     found: dict[str, frozenset[str]] = {}
     traits: dict[str, frozenset[str]] = {}
-    for emulated in (frozenset[str](), EVERY_ARCHITECTURE):
-        for group in trait_groups(BUNDLED, emulated):
-            for key in group.keys if len(group.keys) == 1 else ():
-                assert found.setdefault(key, group.traits) == group.traits, key
-            for trait in group.traits:
-                assert (
-                    traits.setdefault(trait, group.traits) == group.traits
-                ), trait
+    for group in trait_groups(BUNDLED):
+        for key in group.keys if len(group.keys) == 1 else ():
+            assert found.setdefault(key, group.traits) == group.traits, key
+        for trait in group.traits:
+            assert traits.setdefault(trait, group.traits) == group.traits
     rows = {trait for row in table() for trait in row.traits}
-    assert (
-        traits.keys()
-        == rows
-        | set(QUALIFIED.values())
-        | set(TRAITS_OF_EMULATION)
-        | BUNDLED.found_traits
-    )
-    few, every = (
-        {key for group in trait_groups(BUNDLED, each) for key in group.keys}
-        for each in ((), EVERY_ARCHITECTURE)
-    )
-    assert emulated_in(few) < emulated_in(every) == EVERY_ARCHITECTURE
+    every = rows | set(I686.values()) | BUNDLED.found_traits
+    assert traits.keys() == every
     modes = [
         marker_key((trait,)) for trait in opt_in_traits((BY_NAME["vm_mode"],))
     ]
@@ -103,11 +86,7 @@ def test_all_that_the_filters_may_require_is_wanted(options: Section) -> None:
         for trait in capability_traits(facts)
     }
     pipeline = Service.from_conf(conf)
-    for case in single_cases(
-        Options(
-            reported_traits=("*",), emulated_architectures=EVERY_ARCHITECTURE
-        )
-    ):
+    for case in single_cases():
         try:
             decision = pipeline.apply(deepcopy(case.spec))
         except RequestRejected:
@@ -122,30 +101,23 @@ def test_all_that_the_filters_may_require_is_wanted(options: Section) -> None:
         ), case
 
 
-def test_a_name_in_full_is_wanted_whatever_the_filters_are_but_not_of_an_architecture_that_is_not_emulated() -> (
-    None
-):
+def test_a_name_in_full_is_wanted_whatever_the_filters_are() -> None:
     """For flavors and rules."""
     names = (
         "CUSTOM_VM_MODE_HVM",
         "COMPUTE_FIRMWARE_UEFI",
-        "CUSTOM_AARCH64_COMPUTE_MACHINE_VIRT",
+        "CUSTOM_COMPUTE_MACHINE_VIRT",
     )
     options = {
         "enabled_filters": ["hpet"],
         "reported_traits": [*names, "CUSTOM_HYPERVISOR_TYPE_*"],
     }
-    for emulated, number in (([], 2), (["aarch64"], 3)):
-        groups = wanted_groups(
-            *configured_filters(
-                conf_with(**options, emulated_architectures=emulated)
-            )
-        )
-        wanted = {trait for group in groups for trait in group.traits}
-        assert wanted.intersection(names) == set(names[:number])
-        assert not any(
-            trait.startswith("CUSTOM_HYPERVISOR_TYPE_") for trait in wanted
-        )
+    groups = wanted_groups(*configured_filters(conf_with(**options)))
+    wanted = {trait for group in groups for trait in group.traits}
+    assert wanted >= set(names)
+    assert not any(
+        trait.startswith("CUSTOM_HYPERVISOR_TYPE_") for trait in wanted
+    )
 
 
 def test_what_novas_own_query_requires_is_wanted_beside_a_filter_that_declares_nothing() -> (

@@ -69,16 +69,6 @@ _WRONG: list[tuple[str, str, str]] = [
         r"'HW_CPU_\*' is not a trait",
     ),
     (
-        "emulated_architectures",
-        "emulated_architectures = arm64",
-        "in FILE .* Valid values are .*aarch64, .*'arm64'",
-    ),
-    (
-        "emulated_architectures",
-        "emulated_architectures = *",
-        r"Valid values are .* found '\*'",
-    ),
-    (
         "config_templates",
         "config_templates = /no/such.yaml",
         "/no/such.yaml: there is no such file",
@@ -227,10 +217,8 @@ def test_every_option_has_a_case_with_a_wrong_value() -> None:
         "foreign_owner_traits =",
         "rules_dirs =",
         "config_templates =",
-        "emulated_architectures =",
         "facts_interval = 0",
         "reported_traits = *",
-        "emulated_architectures = aarch64, i686",
         "rules_dirs = /no",
         "facts_interval = 1800",
         "decision_history = 1",

@@ -7,9 +7,8 @@ it.
 from os_prefilter.hosts.marker_traits import REPORTED, names_with, trait_groups
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import BUNDLED
-from tests.support.hosts import EVERY_ARCHITECTURE
 
-EVERY_GROUP = trait_groups(BUNDLED, EVERY_ARCHITECTURE)
+EVERY_GROUP = trait_groups(BUNDLED)
 EVERY_KEY = frozenset(key for group in EVERY_GROUP for key in group.keys)
 ALL_REPORTED = frozenset(names_with(REPORTED, EVERY_KEY))
 CUSTOM_TRAITS = frozenset(

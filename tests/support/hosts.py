@@ -17,7 +17,6 @@ from os_prefilter.hosts.drivers.libvirt_facts import (
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
 
 def _set(names: str) -> frozenset[str]:
@@ -136,49 +135,42 @@ LXC = LibvirtFacts(
 )
 
 
-def _guests() -> Iterator[dict[str, GuestFacts]]:
-    """Yield guests by architecture, of which the first is the host's own."""
-    yield {"x86_64": X86}
-    others = {"ppc64": POWER, "s390x": S390, "sparc": NOTHING}
-    yield {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, **others}
-    yield {"x86_64": _Q35}
-    # Its own guests have fewer devices than those of an architecture for which
-    # Nova has no trait.
-    yield {"x86_64": _FEW_DEVICES, "aarch64": NOTHING, "armv7l": ARM}
-    yield {"x86_64": _MICROVM}
-    yield {"x86_64": NOTHING}
-    yield {"aarch64": ARM}
-    yield {"aarch64": ARM, "armv7l": ARM, "x86_64": _Q35}
-    yield {"armv7l": ARM}
-    yield {"s390x": S390, "x86_64": X86}
-    yield {"ppc64le": POWER}
-    yield {"ppc64": POWER, "ppc64le": POWER}
-    yield {"riscv64": RISCV}
-
-
-EVERY_ARCHITECTURE = frozenset(ARCHITECTURES.split())
-"""The option ``emulated_architectures`` with all values."""
-OFFERED: tuple[frozenset[str], ...] = (frozenset(), EVERY_ARCHITECTURE)
-"""The option with no value, and with all."""
+def _guests() -> Iterator[tuple[str, GuestFacts, str]]:
+    """Yield architectures of hosts, what their guests have, and what they
+    emulate.
+    """
+    yield "x86_64", X86, ""
+    yield "x86_64", X86, "aarch64 armv7l ppc64 s390x sparc"
+    yield "x86_64", _Q35, ""
+    yield "x86_64", _FEW_DEVICES, "aarch64 armv7l"
+    yield "x86_64", _MICROVM, ""
+    yield "x86_64", NOTHING, ""
+    yield "aarch64", ARM, ""
+    yield "aarch64", ARM, "armv7l x86_64"
+    yield "armv7l", ARM, ""
+    yield "s390x", S390, "x86_64"
+    yield "ppc64le", POWER, ""
+    yield "ppc64", POWER, "ppc64le"
+    yield "riscv64", RISCV, ""
 
 
 def libvirt_hosts() -> Iterator[LibvirtFacts]:
     """Yield hosts over virt types, architectures, machine types and
     versions.
     """
-    hosts = product(_guests(), ("kvm", "qemu"), _VERSIONS, OFFERED)
-    for guests, virt_type, (libvirt, qemu), emulated in hosts:
+    hosts = product(_guests(), ("kvm", "qemu"), _VERSIONS)
+    for (architecture, guest, emulated), virt_type, (libvirt, qemu) in hosts:
         is_kvm = virt_type == "kvm"
         is_newest = qemu == NEW[1]
         has_swtpm = libvirt > OLD[0]
         secrets = "user host" if is_newest else "deployment"
         host = LibvirtFacts(
-            architecture=next(iter(guests)),
-            emulated_architectures=emulated,
+            architecture=architecture,
             virt_type=virt_type,
             libvirt_version=libvirt,
             hypervisor_version=qemu,
-            guests=guests,
+            guests={architecture: guest},
+            emulated=_set(emulated),
         )
         host = replace(
             host,
@@ -196,8 +188,7 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             built_by_nova=is_kvm,
             nova_release=None if qemu == OLD[1] else 34,
         )
-    machines = ("q35", "microvm", "my-machine-type")
-    for machine, emulated in product(machines, OFFERED):
+    for machine in ("q35", "microvm", "my-machine-type"):
         i686 = replace(
             X86,
             default_machine=machine,
@@ -205,14 +196,13 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             secure_boot=False,
         )
         guests = {**KVM.guests, "i686": i686}
-        yield replace(KVM, guests=guests, emulated_architectures=emulated)
+        yield replace(KVM, guests=guests)
     without_qemu = product(
-        ("lxc", "parallels"), ("x86_64", "aarch64"), (OLD[0], NEW[0]), OFFERED
+        ("lxc", "parallels"), ("x86_64", "aarch64"), (OLD[0], NEW[0])
     )
-    for virt_type, architecture, libvirt, emulated in without_qemu:
+    for virt_type, architecture, libvirt in without_qemu:
         yield LibvirtFacts(
             architecture=architecture,
-            emulated_architectures=emulated,
             virt_type=virt_type,
             libvirt_version=libvirt,
         )
@@ -242,7 +232,6 @@ def other_hosts() -> Iterator[HostFacts]:
     yield FakeFacts()
     yield FakeFacts(can={})
     yield FakeFacts(can=every_value)
-    yield FakeFacts(can=every_value, emulated_architectures=EVERY_ARCHITECTURE)
     yield IronicFacts()
     yield IronicFacts(
         architecture="x86_64",

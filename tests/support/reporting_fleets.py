@@ -24,7 +24,6 @@ from os_prefilter_tools.fleet.model import (
 )
 from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import conf_with
-from tests.support.hosts import EVERY_ARCHITECTURE
 
 Section = dict[str, list[str]]
 RECOMMENDED: Section = {
@@ -47,7 +46,6 @@ SECTIONS: dict[str, Section] = {
         "reported_traits": ["CUSTOM_HYPERVISOR_TYPE_*"],
     },
     "every-pattern": _EVERY,
-    "arm-guests": {**_EVERY, "emulated_architectures": ["aarch64"]},
     "more-filters": {
         **_EVERY,
         "enabled_filters": list(list_requiring_filters()),
@@ -55,7 +53,6 @@ SECTIONS: dict[str, Section] = {
     "everything": {
         "enabled_filters": list(list_requiring_filters()),
         "reported_traits": ["*"],
-        "emulated_architectures": sorted(EVERY_ARCHITECTURE),
     },
 }
 
@@ -91,9 +88,7 @@ def by_the_agent(
     if wanted is None:
         wanted = {
             key
-            for group in trait_groups(
-                facts.templates, facts.emulated_architectures
-            )
+            for group in trait_groups(facts.templates)
             for key in group.keys
         }
     return set(
@@ -109,11 +104,7 @@ def by_provider_config(facts: HostFacts) -> set[str]:
     configuration file of ours.
     """
     wanted = {
-        key
-        for group in trait_groups(
-            facts.templates, facts.emulated_architectures
-        )
-        for key in group.keys
+        key for group in trait_groups(facts.templates) for key in group.keys
     }
     goal = goal_of(facts, wanted, Mode.BESIDE)
     own = {

@@ -9,18 +9,8 @@ from typing import Any
 import pytest
 
 from os_prefilter.common.trait_names import Trait, is_trait_name, trait_named
-from os_prefilter.vocabulary import (
-    BY_NAME,
-    QUALIFIED,
-    ROWS,
-    TRAITS_OF_EMULATION,
-    reported_architecture,
-)
+from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.config_templates import Template, Templates
-from os_prefilter.vocabulary.emulated_architectures import (
-    qualify,
-    traits_of_emulation,
-)
 from os_prefilter.vocabulary.model import Row, as_boolean, terms
 
 
@@ -71,7 +61,6 @@ def test_name_that_placement_would_refuse_is_not_a_trait_name() -> None:
     "name",
     [
         "config_templates",
-        "emulated_architectures",
         "filter_rows",
         "machine_types",
         "nova_rows",
@@ -88,21 +77,6 @@ def test_a_second_import_makes_the_same_tables(name: str) -> None:
             assert repr(getattr(again[key], "__dict__", again[key])) == repr(
                 getattr(first, "__dict__", first)
             )
-
-
-def test_qualified_names_are_made_again_as_they_were() -> None:
-    assert (qualify(ROWS), traits_of_emulation(qualify(ROWS))) == (
-        QUALIFIED,
-        TRAITS_OF_EMULATION,
-    )
-    # What hosts report, also of a guest that the platform of another one runs.
-    names = ("i686", "aarch64", "sparc", "")
-    assert [reported_architecture(None, each) for each in names] == [
-        "x86_64",
-        "aarch64",
-        "",
-        "",
-    ]
 
 
 def test_templates_are_found_by_each_trait_they_need() -> None:

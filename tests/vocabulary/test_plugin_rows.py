@@ -133,7 +133,7 @@ def test_unusable_installed_row_is_refused_with_the_reason(
 
 @pytest.mark.parametrize(
     "argument",
-    ["required_by=('query',)", "image_attribute='x'", "per_architecture=True"],
+    ["required_by=('query',)", "image_attribute='x'"],
 )
 def test_argument_of_the_bundled_rows_is_refused(
     argument: str, offer: Offer

@@ -10,11 +10,10 @@ from nova.objects import fields as nova_fields
 from nova.objects import image_meta
 
 from os_prefilter.common.trait_names import is_trait_name, standard_traits
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, opt_in_traits
+from os_prefilter.vocabulary import BY_NAME, I686, ROWS, opt_in_traits
 from os_prefilter.vocabulary.machine_types import (
     FAMILIES_WITHOUT,
     MACHINES,
-    PLATFORM_ARCHITECTURES,
     family_of,
 )
 from tests.vocabulary.test_image_properties import valid_values
@@ -159,32 +158,13 @@ def test_machine_type_is_mapped_to_its_family() -> None:
         assert family_of(name) == (family or "other")
 
 
-def test_every_per_architecture_trait_has_unique_qualified_custom_traits() -> (
-    None
-):
-    for row in ROWS:
-        for trait in row.traits if row.per_architecture else ():
-            architectures = {
-                architecture
-                for known, architecture in QUALIFIED
-                if known == trait
-            }
-            apart = (
-                {"i686"}
-                if row.name
-                in (
-                    "default_machine",
-                    "firmware_type",
-                    "viommu_model",
-                )
-                else set()
-            )
-            assert set() < architectures <= {*PLATFORM_ARCHITECTURES, *apart}
-    assert len(set(QUALIFIED.values())) == len(QUALIFIED)
-    assert all(
-        is_trait_name(name) and name.startswith("CUSTOM_")
-        for name in QUALIFIED.values()
-    )
+def test_each_trait_for_i686_is_a_custom_trait_of_its_own() -> None:
+    rows = {trait for row in ROWS for trait in row.traits}
+    assert I686.keys() <= rows
+    assert len(set(I686.values()) - rows) == len(I686)
+    for trait in I686.values():
+        assert is_trait_name(trait)
+        assert trait.startswith("CUSTOM_I686_COMPUTE_")
 
 
 def test_machine_type_exclusions_name_existing_rows_values_and_families() -> (

@@ -5,7 +5,7 @@
 Which rows each requires, the rows say (``required_by``).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from os_prefilter.request.requirements import Requirements, forbid
 from os_prefilter.request.row_requirements import require_rows
 from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import HPET, QUALIFIED
+from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.options import Options
 
 
@@ -51,21 +51,6 @@ ephemeral_encryption = _require_rows_of(
     "ephemeral_encryption",
     "Require encryption of ephemeral disks, and its format if one is named.",
 )
-_HPET_TRAITS = (
-    HPET,
-    *(
-        qualified
-        for (trait, _), qualified in QUALIFIED.items()
-        if trait == HPET
-    ),
-)
-
-
-def _reported_hpet_traits(options: Options) -> Iterable[str]:
-    every = replace(options, reported_traits=_HPET_TRAITS)
-    return filter(every.reports, _HPET_TRAITS)
-
-
 # By the spec support-hpet-on-guest and the decision on traits as
 # configuration. A request names the property hw_time_hpet ("explicit config,
 # implicit trait") or the trait itself: in the image, in the flavor or in one
@@ -75,7 +60,7 @@ def _reported_hpet_traits(options: Options) -> Iterable[str]:
 hpet = _require_rows_of(
     "hpet",
     "Require the trait of the timer on the host.",
-    Declaration(traits=_reported_hpet_traits),
+    Declaration(traits=lambda _options: (HPET,)),
 )
 image_type = _require_rows_of(
     "image_type",

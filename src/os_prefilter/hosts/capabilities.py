@@ -13,20 +13,16 @@ from os_prefilter.common.quoting import join_names
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import (
-    BY_NAME,
-    QUALIFIED,
-    TRAITS_OF_EMULATION,
+    I686,
     table,
 )
-from os_prefilter.vocabulary.machine_types import guest_architecture
-from os_prefilter.vocabulary.options import is_offered
 
 REPORTERS = "os_prefilter.capability_reporters"
 """The entry point group of capability reporters."""
 
 
 _TraitValue = tuple[str, str, str]
-"""Row, value and guest architecture that a trait stands for.
+"""Row, value and guest architecture (i686 or empty) of a trait.
 
 The last arguments of ``Reporter.refusal``.
 """
@@ -40,10 +36,8 @@ def _values_by_trait() -> dict[Trait, list[_TraitValue]]:
         for value, term in row.values.items():
             if term.trait and term.required:
                 found.setdefault(term.trait, []).append((row.name, value, ""))
-    for (trait, architecture), qualified in QUALIFIED.items():
-        found[qualified] = [
-            (row, value, architecture) for row, value, _ in found[trait]
-        ]
+    for trait, apart in I686.items():
+        found[apart] = [(row, value, "i686") for row, value, _ in found[trait]]
     return found
 
 
@@ -92,33 +86,8 @@ def _refusal_of_vocabulary(
 ) -> str | None:
     for value in _values_by_trait().get(trait, ()):
         if value[0] in reporter.owns:
-            # What the host itself cannot do comes first: the option would not
-            # help.
-            return reporter.refusal(facts, *value) or emulation_refusal(
-                trait, facts
-            )
+            return reporter.refusal(facts, *value)
     return None
-
-
-def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
-    """Return why a trait about an emulated architecture is withheld.
-
-    The cloud does not offer to emulate it; empty otherwise.
-    """
-    architecture = TRAITS_OF_EMULATION.get(trait)
-    if not architecture:
-        # One of Nova's, if it is about another architecture than the host's
-        # own.
-        for value, term in BY_NAME["emulation_architecture"].values.items():
-            is_own = guest_architecture(value) == facts.architecture
-            if term.trait == trait and not is_own:
-                architecture = value
-                break
-        else:
-            return ""
-    if is_offered(architecture, facts.emulated_architectures):
-        return ""
-    return f"{architecture} is not in [prefilter] emulated_architectures"
 
 
 def reporter_traits() -> tuple[Trait, ...]:

@@ -24,7 +24,6 @@ from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     ON_PROVIDERS,
     REPORTED,
-    emulated_in,
     keys_in,
     marker_key,
     names_noting,
@@ -132,7 +131,6 @@ def goal_of(
     wanted: Iterable[str],
     mode: Mode,
     owner: Options | None = None,
-    emulated: frozenset[str] | None = None,
 ) -> Goal:
     """Return the desired traits of a host.
 
@@ -141,13 +139,8 @@ def goal_of(
     yet.
 
     :param wanted: the keys of the groups that schedulers want
-    :param emulated: the architectures that the cloud offers to emulate; by
-        default those of ``wanted``
     """
     wanted = frozenset(wanted)
-    if emulated is None:
-        emulated = emulated_in(wanted)
-    facts = replace(facts, emulated_architectures=emulated)
     reporter = reporter_of(facts)
     unknown = reporter.unknown(facts)
     novas_own: frozenset[str] = frozenset()
@@ -168,7 +161,7 @@ def goal_of(
     if not reporter.configured:
         groups[NOT_CONFIGURED] = frozenset()
     unsure = {}
-    for group in trait_groups(facts.templates, facts.emulated_architectures):
+    for group in trait_groups(facts.templates):
         key = marker_key(group.traits)
         if not group.traits.isdisjoint(unknown):
             unsure[key] = frozenset[str](group.traits)
@@ -176,14 +169,7 @@ def goal_of(
         if not reporter.configured and NOT_CONFIGURED in group.keys:
             # The one key covers the traits of all templates.
             continue
-        keys = group.keys - {NOT_CONFIGURED}
-        if not keys.isdisjoint(wanted):
-            # A host that emulates an architecture also reports to schedulers
-            # that do not offer it, and then still covers the trait once none
-            # does.
-            wanted |= {key}
-        managed = group.traits & traits.keys()
-        groups.update(dict.fromkeys(keys | {key}, managed))
+        groups[key] = group.traits & traits.keys()
     return Goal(traits, groups, wanted, owner, unsure, reported_by_nova)
 
 

@@ -15,29 +15,26 @@ from typing import Any, NamedTuple
 from os_prefilter.common.errors import UnsupportedByHost
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts.capabilities import (
-    emulation_refusal,
-    refusal_of,
-    reporter_of,
-)
+from os_prefilter.hosts.capabilities import refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request import values as asked
-from os_prefilter.request.guest_platform import guest_of
+from os_prefilter.request.guest_platform import I686_SOURCE, guest_of
 from os_prefilter.request.named_traits import named_traits
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
     BY_NAME,
-    QUALIFIED,
-    reported_architecture,
+    DEVICES,
+    I686,
     table,
-    trait_of_platform,
 )
-from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
+from os_prefilter.vocabulary.machine_types import (
+    I686_FAMILIES,
+    guest_architecture,
+)
 from os_prefilter.vocabulary.model import Row
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
-_EMULATION = BY_NAME["emulation_architecture"]
 _SECURE_BOOT = BY_NAME["secure_boot"]
 _ADDRESS_SPACE = BY_NAME["maxphysaddr_mode"]
 # QEMU's default; libvirt before 9.2 requires a number.
@@ -98,7 +95,7 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
 def _vocabulary_traits() -> frozenset[Trait]:
     return frozenset(
         trait for row in table() for trait in row.traits
-    ) | frozenset(QUALIFIED.values())
+    ) | frozenset(I686.values())
 
 
 class _Check:
@@ -208,10 +205,18 @@ class _Check:
         guest = self._guest
         return GuestSettings(
             tuple(settings),
-            guest.architecture or guest_architecture(self._facts.architecture),
+            self._architecture(),
             self._exact_machine() if _MACHINE.name in values else "",
             guest.family or self._default_family(),
             self._address_bits(values.get(_ADDRESS_SPACE.name)),
+        )
+
+    def _architecture(self) -> str:
+        """Return the architecture of the guest."""
+        if self._guest.is_i686:
+            return "i686"
+        return self._guest.emulated or guest_architecture(
+            self._facts.architecture
         )
 
     def _address_bits(self, mode: asked.RowValue | None) -> int | None:
@@ -244,23 +249,21 @@ class _Check:
         # trait.
         if term.trait is None and not row.namespace:
             return ""
+        # The facts say nothing of emulated guests; libvirt refuses what its
+        # QEMU does not have.
+        if self._guest.emulated and row.name in DEVICES:
+            return self._never(row, value, choice)
         if row.namespace:
             is_owned = bool(self._reporter.configured)
         else:
             is_owned = row.name in self._reporter.owns
         if is_owned:
-            guest = self._guest.architecture
-            architecture = (
-                reported_architecture(term.trait, guest)
-                if row.per_architecture
-                else ""
-            )
+            is_apart = self._guest.is_i686 and term.trait in I686
+            architecture = "i686" if is_apart else ""
             exact = self._exact_machine() if row is _MACHINE else value
             reason = self._reporter.refusal(
                 self._facts, row.name, exact, architecture
             )
-        if row is _EMULATION and (platform_trait := trait_of_platform(value)):
-            reason = reason or emulation_refusal(platform_trait, self._facts)
         if row.namespace or not is_owned:
             lacks = (
                 self._lacks(trait, required=term.required)
@@ -339,18 +342,11 @@ class _Check:
         if ruled_out and self._request.asks_anew(
             str(choice.source) if choice else "", ruled_out
         ):
-            kind = (
-                guest.architecture
-                if ruled_out == guest.architecture_source
-                else f"machine type {guest.family}"
-            )
+            kind = f"machine type {guest.family}"
+            if ruled_out == I686_SOURCE:
+                kind = "i686"
             return f"a guest of {kind} never has it"
         family = "" if guest.family else self._default_family(without)
-        if family == NONE:
-            return (
-                "it gets the default machine type of the host's architecture;"
-                f" name one in {_MACHINE.image_property}"
-            )
         if not family:
             return ""
         return (
@@ -367,11 +363,14 @@ class _Check:
         """
         if _DEFAULT_MACHINE.name not in self._reporter.owns:
             return ""
-        architecture = self._guest.default_architecture
+        # The host's default is about guests of its own architecture.
+        if self._guest.emulated:
+            return ""
+        architecture = ""
+        if self._guest.is_i686:
+            architecture = "i686"
+            among = I686_FAMILIES.intersection(among)
         for family in sorted(among):
-            trait = _DEFAULT_MACHINE.values[family].trait
-            if architecture and (trait, architecture) not in QUALIFIED:
-                continue
             if not self._reporter.refusal(
                 self._facts, _DEFAULT_MACHINE.name, family, architecture
             ):

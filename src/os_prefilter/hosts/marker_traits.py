@@ -18,7 +18,7 @@ that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
 """
 
 from base64 import b32encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from hashlib import sha256
 from typing import NamedTuple
@@ -26,13 +26,11 @@ from typing import NamedTuple
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import (
     BY_NAME,
-    TRAITS_OF_EMULATION,
     opt_in_traits,
     table,
 )
 from os_prefilter.vocabulary.config_templates import PREFIX, Templates
 from os_prefilter.vocabulary.model import RESERVED
-from os_prefilter.vocabulary.options import is_offered
 
 WANTED = f"{RESERVED}WANTED_"
 REPORTED = f"{RESERVED}REPORTED_"
@@ -82,26 +80,23 @@ class TraitGroup(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def trait_groups(
-    templates: Templates, emulated: frozenset[str]
-) -> tuple[TraitGroup, ...]:
-    """Return the groups of the vocabulary and of configuration templates.
-
-    :param emulated: the architectures that the cloud offers to emulate: a
-        host reports their traits with other keys
-    """
+def trait_groups(templates: Templates) -> tuple[TraitGroup, ...]:
+    """Return the groups of the vocabulary and of configuration templates."""
     found: list[TraitGroup] = []
     for row in table():
         optional = opt_in_traits((row,))
         standard = row.traits - optional
-        if row is _EMULATION:
-            found += _groups_of_emulation(standard, emulated)
-        elif standard:
+        if standard:
             # A driver that reports one value of a row knows the row. That it
             # is older than a value of the row is not seen: Nova's drivers got
             # each row as a whole.
+            implied_by = standard
+            if row is _EMULATION:
+                # Nova's libvirt driver asks about KVM guests alone, and so
+                # reports one value of many.
+                implied_by = frozenset()
             keys = frozenset((marker_key(standard),))
-            found.append(TraitGroup(row.name, standard, keys, standard))
+            found.append(TraitGroup(row.name, standard, keys, implied_by))
         found += [
             _alone(row.name, trait, marker_key((trait,)))
             for trait in sorted(optional)
@@ -114,72 +109,32 @@ def trait_groups(
     return tuple(found)
 
 
-def _groups_of_emulation(
-    standard: Collection[Trait], emulated: frozenset[str]
-) -> Iterator[TraitGroup]:
-    """Yield a group for each of Nova's traits about emulation.
-
-    Nova's libvirt driver asks about KVM guests alone, and so reports one value
-    of many.
-    """
-    for value, term in _EMULATION.values.items():
-        if term.trait in standard:
-            names = [str(term.trait)]
-            if is_offered(value, emulated):
-                names.append("emulated")
-            traits = frozenset((Trait(str(term.trait)),))
-            keys = frozenset((marker_key(names),))
-            yield TraitGroup(_EMULATION.name, traits, keys, frozenset())
-
-
 def _alone(row: str, trait: Trait, *keys: str) -> TraitGroup:
     traits = frozenset((trait,))
     return TraitGroup(row, traits, frozenset(keys), traits)
 
 
-def groups_by_trait(
-    templates: Templates, emulated: frozenset[str]
-) -> dict[str, TraitGroup]:
+def groups_by_trait(templates: Templates) -> dict[str, TraitGroup]:
     """Return the group of each trait that a capability reporter reports."""
     return {
         trait: group
-        for group in trait_groups(templates, emulated)
+        for group in trait_groups(templates)
         for trait in group.traits
     }
-
-
-def emulated_in(keys: Collection[str]) -> frozenset[str]:
-    """Return the architectures that a cloud offers to emulate.
-
-    The keys of the groups that it wants show them.
-    """
-    found = set()
-    for value, term in _EMULATION.values.items():
-        if term.trait and marker_key((term.trait, "emulated")) in keys:
-            found.add(value)
-    for trait, value in TRAITS_OF_EMULATION.items():
-        if marker_key((trait,)) in keys:
-            found.add(value)
-    return frozenset(found)
 
 
 @cache
 def _keys_of_rows() -> Mapping[str, frozenset[str]]:
     """Return the keys that stand for several others in a marker.
 
-    They stand for all optional traits of a row, or of an emulated
-    architecture.
+    They stand for all optional traits of a row.
 
     Placement sends the marker of each host with each candidate, and most
     agents report a row as a whole.
     """
-    by_row: dict[str, set[Trait]] = {}
-    for row in table():
-        for trait in opt_in_traits((row,)):
-            name = TRAITS_OF_EMULATION.get(trait, row.name)
-            by_row.setdefault(name, set()).add(trait)
     found = {}
-    for traits in by_row.values():
+    for row in table():
+        traits = opt_in_traits((row,))
         if len(traits) > 1:
             members = frozenset(marker_key((trait,)) for trait in traits)
             found[marker_key(("all", *traits))] = members

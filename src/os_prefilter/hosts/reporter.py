@@ -55,11 +55,6 @@ class HostFacts:
 
     They count for rows that the reporter does not own.
     """
-    emulated_architectures: frozenset[str] = frozenset()
-    """The architectures that the cloud offers to emulate.
-
-    Its option ``emulated_architectures``.
-    """
     templates: Templates = BUNDLED
     """The deployment's configuration templates."""
     built_by_nova: bool = False
@@ -84,9 +79,10 @@ Refusal = Callable[[Any, str, str, str], str]
 
 Empty if the host can do it.
 
-The architecture is empty for guests of the host's own, and for rows that are
-not ``per_architecture``. A reporter with ``Reporter.configured`` is also asked
-about configuration templates: row ``deploy-config:TYPE``.
+The architecture is ``i686`` for what guests of i686 have apart on hosts of
+x86_64; else it is empty, for guests of the host's own. A reporter with
+``Reporter.configured`` is also asked about configuration templates: row
+``deploy-config:TYPE``.
 """
 
 TraitsOf = Callable[[Any], frozenset[str]]

@@ -130,9 +130,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             return []
         _, traits = read.result()
         options = self.service.options
-        groups = groups_by_trait(
-            options.templates, options.emulated_architectures
-        )
+        groups = groups_by_trait(options.templates)
         keys = keys_in(REPORTED, traits)
         unmet: list[Requirement] = []
         unreported: set[str] = set()

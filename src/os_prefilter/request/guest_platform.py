@@ -11,6 +11,7 @@ from os_prefilter.vocabulary import BY_NAME, machine_types
 _ARCHITECTURE = BY_NAME["architecture"]
 _EMULATION = BY_NAME["emulation_architecture"]
 _MACHINE = BY_NAME["machine_type"]
+I686_SOURCE = "image property hw_architecture=i686"
 
 
 class Guest(NamedTuple):
@@ -19,26 +20,19 @@ class Guest(NamedTuple):
     Empty where it leaves that to the host.
     """
 
-    architecture: str = ""
-    """The architecture to emulate, which may be the host's own.
+    emulated: str = ""
+    """The architecture to emulate: ``hw_emulation_architecture``.
 
-    Also i686 where x86_64 hosts run it unasked.
+    Hosts report what guests of their own architecture have, so the devices of
+    an emulated one are not matched.
     """
-    architecture_source: str = ""
+    is_i686: bool = False
+    """True for a guest of i686, which hosts of x86_64 run."""
     family: str = ""
-    """The family of the machine type.
-
-    Of an architecture without known machine types, an unknown one.
-    """
+    """The family of the machine type."""
     family_source: str = ""
     takes_default: bool = True
     """True if the host's default machine type counts."""
-    default_architecture: str = ""
-    """The architecture whose default counts; empty for the host's own.
-
-    Nova takes that of ``hw_architecture``, so it is not that of a guest of
-    i686 by ``hw_emulation_architecture`` alone.
-    """
     is_kept: bool = False
     """True if the family is that of a server that exists.
 
@@ -66,11 +60,11 @@ class Guest(NamedTuple):
     def what_rules_out(self, row: str, value: str) -> str:
         """Return the part of the platform that rules out a row's value, or "".
 
-        That is its machine type, or an architecture to emulate of whose
-        machine types none can have it.
+        That is its machine type, or i686 if none of its machine types can have
+        it.
         """
-        if (row, value) in machine_types.NEVER_OF.get(self.architecture, ()):
-            return self.architecture_source
+        if self.is_i686 and (row, value) in machine_types.NEVER_OF_I686:
+            return I686_SOURCE
         without = self.families_without(row, value)
         if self.family:
             return (
@@ -78,11 +72,8 @@ class Guest(NamedTuple):
                 if self.family in without and not self.is_kept
                 else ""
             )
-        never = (
-            self.architecture
-            and machine_types.families_of(self.architecture) <= without
-        )
-        return self.architecture_source if never else ""
+        never = self.is_i686 and without >= machine_types.I686_FAMILIES
+        return I686_SOURCE if never else ""
 
 
 @cached_per_request
@@ -92,38 +83,21 @@ def guest_of(request: Request) -> Guest:
     Unknown values are left out: the rows' own filters report them.
     """
     properties = request.image_properties
-    emulated = _EMULATION.canonical(
-        properties.get("hw_emulation_architecture")
+    emulated = (
+        _EMULATION.canonical(properties.get("hw_emulation_architecture")) or ""
     )
+    architecture = _ARCHITECTURE.canonical(properties.get("hw_architecture"))
     family = _MACHINE.canonical(properties.get("hw_machine_type")) or ""
-    is_i686 = (
-        _ARCHITECTURE.canonical(properties.get("hw_architecture")) == "i686"
-    )
-    architecture = emulated or ("i686" if is_i686 else "")
-    source = (
-        "image property"
-        f" hw_{'emulation_' if emulated else ''}architecture={architecture}"
-        if architecture
-        else ""
-    )
     family_source = (
         f"{request.place_of('hw_machine_type')}={family}" if family else ""
     )
-    platform = machine_types.guest_architecture(architecture)
-    if (
-        architecture
-        and not family
-        and platform not in machine_types.PLATFORM_ARCHITECTURES
-    ):
-        family = machine_types.OTHER
-        family_source = source
     return Guest(
-        architecture,
-        source,
+        emulated,
+        architecture == "i686" and not emulated,
         family,
         family_source,
-        request.takes_default_machine_type,
-        "i686" if is_i686 and platform == "x86_64" else platform,
+        # Hosts report the default of their own architecture's guests.
+        request.takes_default_machine_type and not emulated,
         bool(request.kept_machine_type),
         _optional_disks(request),
     )

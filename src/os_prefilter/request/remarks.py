@@ -27,7 +27,7 @@ from os_prefilter.request.values import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
-    QUALIFIED,
+    I686,
     ROWS,
     enabling_values,
     row_named,
@@ -177,12 +177,14 @@ def _is_ignored(request: Request, row: Row) -> bool:
 
 
 def _has_uefi(request: Request) -> bool:
-    """Return whether Nova certainly gives a guest UEFI."""
+    """Return whether Nova gives a guest UEFI, or may if it is emulated."""
     firmware = value_of(request, row_named("firmware_type"))
     if firmware:
         return firmware.value == "uefi"
-    emulated = value_of(request, row_named("emulation_architecture"))
-    architecture = emulated or value_of(request, row_named("architecture"))
+    # The default of an emulated guest depends on its architecture.
+    if guest_of(request).emulated:
+        return True
+    architecture = value_of(request, row_named("architecture"))
     return architecture is not None and architecture.value == "aarch64"
 
 
@@ -357,9 +359,7 @@ def _rows_by_trait() -> dict[Trait, tuple[tuple[Row, Trait], ...]]:
             continue
         named = [(trait, trait) for trait in row.traits]
         named += [
-            (name, trait)
-            for (trait, _), name in QUALIFIED.items()
-            if row.per_architecture and trait in row.traits
+            (I686[trait], trait) for trait in row.traits if trait in I686
         ]
         for name, trait in named:
             names[name] = (*names.get(name, ()), (row, trait))

@@ -29,16 +29,12 @@ from os_prefilter.request.values import (
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
     BY_NAME,
-    QUALIFIED,
-    TRAITS_OF_EMULATION,
-    reported_architecture,
-    trait_of_platform,
+    DEVICES,
+    I686,
 )
-from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 
-_EMULATION = BY_NAME["emulation_architecture"]
 _DEFAULT_MACHINES = {
     family: Trait(str(term.trait))
     for family, term in BY_NAME["default_machine"].values.items()
@@ -75,8 +71,8 @@ def require_rows(
         ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image request different values
         of one row.
-    :raises ImpossibleCombination: for a device that the machine type, or the
-        architecture to emulate, never has.
+    :raises ImpossibleCombination: for a device that the machine type, or i686,
+        never has.
     :raises NeverStarts: for two values that no guest of Nova has together, if
         Nova builds the guests.
     """
@@ -147,8 +143,8 @@ def forbid_incapable_hosts(
 
     Such as those with an incapable default machine type.
 
-    :raises ImpossibleCombination: for a device that the machine type, or the
-        architecture to emulate, never has.
+    :raises ImpossibleCombination: for a device that the machine type, or i686,
+        never has.
     :raises NeverStarts: for two values that no guest of Nova has together, if
         Nova builds the guests.
     """
@@ -187,7 +183,7 @@ def _forbid_incapable_defaults(
     need a PCI bus.
 
     :raises ImpossibleCombination: if the request names such a machine type, or
-        an architecture that has no other.
+        i686, which has no other.
     """
     if meaning.ruled_out and request.asks_anew(
         str(found.source), meaning.ruled_out
@@ -211,35 +207,21 @@ def _meaning(
 ) -> _RowMeaning:
     value, source = found
     term = row.values[value]
-    trait = (
-        _trait_for_guest(row, value, guest, options)
-        if row.per_architecture
-        else term.trait
-    )
-    opt_in = term.opt_in or trait != term.trait
-    if (
-        row is _EMULATION
-        and not options.emulates(value)
-        and (platform_trait := trait_of_platform(value))
-    ):
-        trait = platform_trait
-        opt_in = False
-    trait = Trait(str(trait))
+    trait = Trait(str(term.trait))
+    opt_in = term.opt_in
+    if guest.is_i686 and trait in I686 and options.reports(I686[trait]):
+        trait = I686[trait]
+        opt_in = True
     # Exactly one is set below.
     requirement = preference = note = None
-    if options.prefers(row):
+    if guest.emulated and row.name in DEVICES:
+        note = _not_matched(str(source), guest)
+    elif options.prefers(row):
         preference = Preference(trait, str(source))
     elif opt_in and not options.reports(trait):
-        emulated = TRAITS_OF_EMULATION.get(trait)
-        unmet = emulated and not options.emulates(emulated)
-        missing = (
-            (emulated, "emulated_architectures")
-            if unmet
-            else (trait, "reported_traits")
-        )
         note = Note(
             str(source),
-            "{} is not in [prefilter] {}: not required".format(*missing),
+            f"{trait} is not in [prefilter] reported_traits: not required",
         )
     else:
         requirement = source.requirement(trait, term.required, scope)
@@ -258,6 +240,18 @@ def _meaning(
     return _RowMeaning(requirement, preference, note, ruled_out, incapable)
 
 
+def _not_matched(source: str, guest: Guest) -> Note:
+    """Return the note on a device of a guest of an emulated architecture."""
+    return Note(
+        source,
+        "not required: hosts report the devices of guests of their own"
+        f" architecture, not of emulated ones ({guest.emulated}); boot one to"
+        " see whether it has the device, or set hw_architecture instead of"
+        " hw_emulation_architecture to use hosts of that architecture",
+        warn=True,
+    )
+
+
 def _traits_of_defaults(
     families: Iterable[str], guest: Guest, options: Options
 ) -> tuple[Trait, ...]:
@@ -265,53 +259,7 @@ def _traits_of_defaults(
 
     As far as hosts report them.
     """
-    architecture = guest.default_architecture
-    traits: list[Trait | None] = [
-        _DEFAULT_MACHINES[family] for family in sorted(families)
-    ]
-    # Each x86_64 host reports its default for i686, whether or not the cloud
-    # offers to emulate.
-    if architecture == "i686" or _has_own_traits(architecture, options):
-        traits = [
-            QUALIFIED.get((trait, architecture)) for trait in traits if trait
-        ]
-    return tuple(trait for trait in traits if trait and options.reports(trait))
-
-
-def _trait_for_guest(
-    row: Row, value: str, guest: Guest, options: Options
-) -> Trait | None:
-    """Return the trait for guests of the emulated architecture.
-
-    Where hosts report it.
-
-    The plain trait speaks of guests of the host's own architecture, but for
-    one of Nova's: that driver adds up what guests of any architecture have.
-    """
-    term = row.values[value]
-    architecture = guest.architecture
-    apart = term.trait and QUALIFIED.get(
-        (term.trait, reported_architecture(term.trait, architecture))
-    )
-    own = _has_own_traits(architecture, options) and (
-        term.opt_in or not options.emulates(architecture)
-    )
-    return apart if apart and (own or options.reports(apart)) else term.trait
-
-
-def _has_own_traits(architecture: str, options: Options) -> bool:
-    """Return whether an architecture has traits of its own on hosts.
-
-    Hosts say by these what its guests can have, or not at all.
-
-    Where the cloud does not offer to emulate the architecture, only a host of
-    that architecture can run the guest, and the trait of its platform says
-    which one that is. For some Nova has no such trait: any host may run the
-    guest then, and what a host's own guests can have says nothing of it.
-    """
-    if options.emulates(architecture):
-        return True
-    return (
-        architecture in PLATFORM_ARCHITECTURES
-        and trait_of_platform(architecture) is None
-    )
+    traits = [_DEFAULT_MACHINES[family] for family in sorted(families)]
+    if guest.is_i686:
+        traits = [I686[trait] for trait in traits if trait in I686]
+    return tuple(filter(options.reports, traits))

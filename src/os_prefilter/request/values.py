@@ -297,9 +297,9 @@ def _relate(
 ) -> Relations:
     implied_by = row.constraints.get(found.value, _NO_CONSTRAINTS).implied_by
     is_implied = False
-    # Of an emulated guest the other row's trait says nothing: it is about
-    # guests of the host's own architecture.
-    if implied_by and not guest.architecture:
+    # Of a guest of i686 the other row's trait says nothing: it is about guests
+    # of the host's own architecture.
+    if implied_by and not guest.is_i686:
         name, more = implied_by
         other = value_named(request, name)
         is_implied = other is not None and other.value == more
@@ -331,6 +331,9 @@ def _incompatible_in_nova(
     ):
         # Nova compares the image's number with the flavor's text.
         yield _EQUAL_PORTS, f"flavor extra spec {row.extra_spec}"
+    # How Nova builds emulated guests is not known here.
+    if guest.emulated:
+        return
     constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
     for pair in constraints.incompatible_in_nova:
         other = value_named(request, pair.row)

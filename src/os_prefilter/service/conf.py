@@ -124,7 +124,6 @@ def options_from(conf: cfg.ConfigOpts, *, in_nova: bool = False) -> Options:
         trait_scope=TraitScope(group.trait_scope),
         unknown_values=UnknownValues(group.unknown_values),
         reported_traits=tuple(group.reported_traits),
-        emulated_architectures=frozenset(group.emulated_architectures),
         templates=_templates(group.config_templates),
         owner_trait=group.owner_trait,
         foreign_owner_traits=tuple(group.foreign_owner_traits),

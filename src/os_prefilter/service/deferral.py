@@ -194,7 +194,7 @@ def defer(
         for each in filters
         if not each.declaration.gate and not each.nova_style
     }
-    groups = groups_by_trait(options.templates, options.emulated_architectures)
+    groups = groups_by_trait(options.templates)
 
     def without_deferred(
         each: LoadedFilter, result: Requirements, request: Request

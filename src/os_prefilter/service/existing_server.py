@@ -18,7 +18,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
 from os_prefilter.service.deployment_facts import ask_in_time
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
@@ -43,13 +43,8 @@ def may_be_required(options: Options) -> bool:
 
     They can also forbid hosts with some default.
     """
-    traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
-    qualified = {
-        guest_trait
-        for (trait, _), guest_trait in QUALIFIED.items()
-        if trait in traits
-    }
-    return any(map(options.reports, traits | qualified))
+    traits = opt_in_traits((_MACHINE, _DEFAULT_MACHINE))
+    return any(map(options.reports, traits))
 
 
 def kept_machine_type(

@@ -52,9 +52,7 @@ class Measuring:
         self, names: Iterable[str], options: Options | None = None
     ) -> None:
         options = options or Options()
-        self._groups = groups_by_trait(
-            options.templates, options.emulated_architectures
-        )
+        self._groups = groups_by_trait(options.templates)
         try:
             with _REGISTERING:
                 self._families = _families()

@@ -7,7 +7,6 @@ import textwrap
 import os_traits
 from oslo_config import cfg, types
 
-from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.options import Options
 
 # oslo-config-generator writes lines of 70 characters, each with "# " before
@@ -141,23 +140,6 @@ from Placement which traits are wanted.
 
 Values: names of traits or patterns such as ``CUSTOM_HYPERVISOR_TYPE_*``,
 separated by commas; ``*`` for all.
-""",
-    ),
-    cfg.ListOpt(
-        "emulated_architectures",
-        default=[],
-        item_type=types.String(
-            choices=sorted(BY_NAME["emulation_architecture"].values)
-        ),
-        help="""
-Architectures that hosts of other architectures may emulate, for images with
-``hw_emulation_architecture``. The traits of such guests (``CUSTOM_AARCH64_*``
-and ``CUSTOM_COMPUTE_ARCH_*``) are reported for these architectures alone, and
-required if ``reported_traits`` matches them. Each architecture adds fifteen to
-twenty traits to each host that has its QEMU.
-
-Values: names of architectures as Nova spells them, separated by commas, such
-as ``aarch64``.
 """,
     ),
     cfg.StrOpt(

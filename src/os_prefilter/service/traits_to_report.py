@@ -43,7 +43,7 @@ def wanted_groups(
         # The owner's trait is not of the host's abilities.
         if not each.declaration.gate:
             traits.update(each.declaration.traits(options))
-    every = trait_groups(options.templates, options.emulated_architectures)
+    every = trait_groups(options.templates)
     return tuple(
         group for group in every if not group.traits.isdisjoint(traits)
     )

@@ -18,26 +18,17 @@ It has the values that Nova 34 accepts (``nova/objects/fields.py``,
 os-traits 3.9. A test compares the table with both.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from os_prefilter.common.trait_names import Trait
-from os_prefilter.vocabulary.emulated_architectures import (
-    qualify,
-    traits_of_emulation,
-)
-from os_prefilter.vocabulary.emulated_architectures import (
-    trait_of_platform as trait_of_platform,
-)
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
+from os_prefilter.vocabulary.filter_rows import DEVICES as DEVICES
 from os_prefilter.vocabulary.filter_rows import FILTERED
 from os_prefilter.vocabulary.filter_rows import HPET as HPET
 from os_prefilter.vocabulary.filter_rows import (
     HYPERTHREADING as HYPERTHREADING,
 )
-from os_prefilter.vocabulary.machine_types import (
-    PLATFORM_ARCHITECTURES,
-    guest_architecture,
-)
+from os_prefilter.vocabulary.machine_types import I686_FAMILIES
 from os_prefilter.vocabulary.model import DependsOn, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 
@@ -83,30 +74,30 @@ def rows_required_by(name: str) -> tuple[Row, ...]:
     return tuple(row for row in table() if name in row.required_by)
 
 
-QUALIFIED: Mapping[tuple[Trait, str], Trait] = qualify(ROWS)
-"""(trait, architecture) -> the trait for guests of that architecture.
+# The values of which libvirt says something else of guests of i686 than of
+# those of x86_64: compared with 9.0 and the guests of tests/guests/starts.
+# They have other firmware and another default machine type, and Nova emulates
+# them.
+_APART_FOR_I686 = (
+    ("viommu_model", ("auto", "intel")),
+    ("firmware_type", ("uefi",)),
+    ("default_machine", sorted(I686_FAMILIES)),
+)
 
-It means the same, for the host's own or an emulated one.
+
+def _traits_for_i686() -> Iterator[tuple[Trait, Trait]]:
+    for name, values in _APART_FOR_I686:
+        for value in values:
+            trait = Trait(str(BY_NAME[name].values[value].trait))
+            suffix = trait.removeprefix(CUSTOM_PREFIX)
+            yield trait, Trait(f"{CUSTOM_PREFIX}I686_{suffix}")
+
+
+I686: Mapping[Trait, Trait] = dict(_traits_for_i686())
+"""Trait -> the trait of the same meaning for guests of i686.
+
+Hosts of x86_64 run such guests, and may differ there.
 """
-
-TRAITS_OF_EMULATION: Mapping[Trait, str] = traits_of_emulation(QUALIFIED)
-"""Trait -> the emulated architecture that it is about.
-
-Reported and required only where the cloud offers to emulate it.
-"""
-
-
-def reported_architecture(trait: Trait | None, architecture: str) -> str:
-    """Return the architecture by which hosts report a trait for a guest.
-
-    That of the guest, or of its platform.
-
-    Empty for one of whose guests they report nothing apart, such as sparc.
-    """
-    if (trait, architecture) in QUALIFIED:
-        return architecture
-    platform = guest_architecture(architecture)
-    return platform if platform in PLATFORM_ARCHITECTURES else ""
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
@@ -117,22 +108,12 @@ def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
     :param rows: of which; the whole table by default
     """
     rows = table() if rows is None else tuple(rows)
-    own = {
+    found = {
         term.trait
         for row in rows
         for term in row.values.values()
         if term.trait and term.opt_in
     }
-    every = {
-        trait for row in rows if row.per_architecture for trait in row.traits
-    }
-    return frozenset(
-        (
-            *own,
-            *(
-                name
-                for (trait, _), name in QUALIFIED.items()
-                if trait in every
-            ),
-        )
-    )
+    for row in rows:
+        found.update(I686[trait] for trait in row.traits if trait in I686)
+    return frozenset(found)

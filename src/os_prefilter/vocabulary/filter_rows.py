@@ -4,7 +4,6 @@
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import machine_types
-from os_prefilter.vocabulary.emulated_architectures import EMULATION
 from os_prefilter.vocabulary.model import (
     Constraints,
     DependsOn,
@@ -55,7 +54,6 @@ _WITH_USB = (
     ("disk_bus", ("usb",)),
     ("cdrom_bus", ("usb",)),
     ("architecture", _POWER),
-    ("emulation_architecture", _POWER),
 )
 _NO_USB = Constraints(
     incompatible_in_nova=(
@@ -65,6 +63,15 @@ _NO_USB = Constraints(
             unless=_WITH_USB,
             is_certain=False,
         ),
+    )
+)
+
+# The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova
+# accepts.
+_STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
+_WITHOUT_STANDARD = " ".join(
+    sorted(
+        set(machine_types.ARCHITECTURES.split()) - {*_STANDARD.split(), "i686"}
     )
 )
 
@@ -91,18 +98,14 @@ FILTERED: tuple[Row, ...] = (
             "bochs cirrus gop none qxl vga virtio vmvga xen",
         ),
         image_property="hw_video_model",
-        per_architecture=True,
     ),
     # vmware_adaptertype is a legacy name with a rule of its own:
     # _with_current_names in request/view.py.
-    Row(
-        "disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True
-    ),
+    Row("disk_bus", _BUSES, image_property="hw_disk_bus"),
     Row(
         "cdrom_bus",
         _BUSES,
         image_property="hw_cdrom_bus",
-        per_architecture=True,
     ),
     # Nova's libvirt driver adds the controller whatever disks the guest has,
     # so the model counts without a disk on it.
@@ -131,14 +134,20 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_architecture",
         spelling=Spelling(older=machine_types.ARCHITECTURE_ALIASES),
     ),
-    EMULATION,
+    Row(
+        "emulation_architecture",
+        # As each x86_64 host, a QEMU for guests of x86_64 runs those of i686.
+        terms("COMPUTE_ARCH", f"{_STANDARD} i686", i686="X86_64")
+        | terms("CUSTOM_COMPUTE_ARCH", _WITHOUT_STANDARD),
+        image_property="hw_emulation_architecture",
+        spelling=Spelling(older=machine_types.ARCHITECTURE_ALIASES),
+    ),
     Row(
         "viommu_model",
         terms("COMPUTE_VIOMMU_MODEL", "auto intel smmuv3 virtio"),
         image_property="hw_viommu_model",
         extra_spec="hw:viommu_model",
         precedence=Precedence("flavor"),
-        per_architecture=True,
     ),
     Row(
         "sound_model",
@@ -207,14 +216,12 @@ FILTERED: tuple[Row, ...] = (
         constraints={
             "uefi": Constraints(implied_by=("secure_boot", "required"))
         },
-        per_architecture=True,
     ),
     Row(
         "machine_type",
         terms("CUSTOM_COMPUTE_MACHINE", " ".join(machine_types.MACHINES)),
         image_property="hw_machine_type",
         spelling=Spelling(prefixes=machine_types.MACHINE_PREFIXES),
-        per_architecture=True,
     ),
     # No request requires it; filters forbid it where the default machine type
     # can never have a device.
@@ -226,12 +233,10 @@ FILTERED: tuple[Row, ...] = (
                 (
                     *machine_types.MACHINES,
                     machine_types.OTHER,
-                    machine_types.NONE,
                 )
             ),
         ),
         required_by=(),
-        per_architecture=True,
     ),
     Row(
         # A host reports every type whose images it runs: KVM hosts report KVM
@@ -258,7 +263,6 @@ FILTERED: tuple[Row, ...] = (
         switch(HPET),
         image_property="hw_time_hpet",
         required_by=("hpet",),
-        per_architecture=True,
     ),
     Row(
         "packed_virtqueue",
@@ -333,3 +337,13 @@ FILTERED: tuple[Row, ...] = (
     ),
 )
 """The rows that request filters require."""
+
+DEVICES = frozenset(
+    (
+        *("vif_model", "video_model", "disk_bus", "cdrom_bus", "scsi_model"),
+        *("viommu_model", "sound_model", "usb_model", "usb_redirection"),
+        *("input_bus", "pointer_model", "watchdog", "packed_virtqueue"),
+        *("firmware_type", "machine_type", "time_hpet"),
+    )
+)
+"""Rows of what a guest has, as hosts report it of their own architecture."""

@@ -38,12 +38,6 @@ As in ``src/util/virarch.c``.
 OTHER = "other"
 """The family of a machine type that is in no family of :data:`MACHINES`."""
 
-NONE = "none"
-"""Family of a default machine type that no guest of the architecture has.
-
-Nova gives an emulated guest that of the host's own architecture.
-"""
-
 MACHINES: Mapping[str, tuple[str, ...]] = {
     "isapc": ("x86_64",),
     "microvm": ("x86_64",),
@@ -168,29 +162,17 @@ FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = {
 }
 """(row, value) -> the families of machine types that can never have it."""
 
-NEVER_OF: Mapping[str, frozenset[tuple[str, str]]] = {
-    # QEMU's processors for it have 32 bits, and libvirt has Secure Boot for
-    # x86_64 alone.
-    "i686": frozenset(
-        (("maxphysaddr_mode", "emulate"), ("secure_boot", "required"))
-    ),
-}
-"""Architecture -> (row, value) pairs that none of its machine types has."""
+I686_FAMILIES = frozenset(
+    (*(name for name, guests in MACHINES.items() if "x86_64" in guests), OTHER)
+)
+"""The families of machine types of guests of i686."""
 
-
-def families_of(architecture: str) -> frozenset[str]:
-    """Return the families of machine types of an architecture's guests."""
-    platform = guest_architecture(architecture)
-    return frozenset(
-        (
-            *(
-                family
-                for family, guests in MACHINES.items()
-                if platform in guests
-            ),
-            OTHER,
-        )
-    )
+# QEMU's processors for i686 have 32 bits, and libvirt has Secure Boot for
+# x86_64 alone.
+NEVER_OF_I686 = frozenset(
+    (("maxphysaddr_mode", "emulate"), ("secure_boot", "required"))
+)
+"""(row, value) pairs that no machine type of i686 has."""
 
 
 def family_of(machine: str) -> str:
@@ -215,17 +197,6 @@ def guest_architecture(architecture: str) -> str:
     return "x86_64" if architecture == "i686" else architecture
 
 
-_OF_OTHER_ARCHITECTURES = {
-    ("emulation_architecture", name): frozenset((NONE, *_EVERYWHERE))
-    - families_of(name)
-    for name in ARCHITECTURES.split()
-}
-_FAMILIES_WITHOUT: dict[tuple[str, str], frozenset[str]] = {
-    **FAMILIES_WITHOUT,
-    **_OF_OTHER_ARCHITECTURES,
-}
-
-
 def families_without(row: str, value: str) -> frozenset[str]:
     """Return the families of machine types that never have a row's value."""
-    return _FAMILIES_WITHOUT.get((row, value), frozenset())
+    return FAMILIES_WITHOUT.get((row, value), frozenset())

@@ -179,12 +179,6 @@ class Row:
 
     As Nova's own filter does, whatever ``unknown_values`` is.
     """
-    per_architecture: bool = False
-    """True if its traits have qualified ones for emulated guests.
-
-    A host may differ there. False for a new row: that set is frozen
-    (``emulated_architectures.py``).
-    """
     namespace: str = ""
     """Start of a configuration's extra spec: ``deploy-config:``.
 

@@ -26,20 +26,15 @@ from os_prefilter.vocabulary.model import (
 # of x86_64 do not; a request that names no architecture may get a host of
 # either.
 _UEFI = ("firmware_type", ("uefi",))
-_EMULATED_ARM = ("emulation_architecture", ("aarch64",))
-_ARCHITECTURES_NAMED = (
-    ("architecture", ("aarch64", "i686", "x86_64")),
-    ("emulation_architecture", ("aarch64", "x86_64")),
-)
+_ARCHITECTURE_NAMED = ("architecture", ("aarch64", "i686", "x86_64"))
 _WITHOUT_UEFI = (
     Incompatible(
         "firmware_type",
         "",
-        unless=(_UEFI, *_ARCHITECTURES_NAMED),
+        unless=(_UEFI, _ARCHITECTURE_NAMED),
         on=Trait("HW_ARCH_X86_64"),
     ),
-    Incompatible("architecture", "x86_64", unless=(_UEFI, _EMULATED_ARM)),
-    Incompatible("emulation_architecture", "x86_64", unless=(_UEFI,)),
+    Incompatible("architecture", "x86_64", unless=(_UEFI,)),
 )
 
 _ROWS = (

@@ -5,7 +5,6 @@
 :mod:`os_prefilter.service.conf` reads them.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, fields
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -14,10 +13,8 @@ from functools import cached_property, lru_cache
 import os_traits
 
 from os_prefilter.common.placement_values import HOST_CLASSES
-from os_prefilter.common.trait_names import Trait
-from os_prefilter.vocabulary import TRAITS_OF_EMULATION, table
+from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
-from os_prefilter.vocabulary.machine_types import guest_architecture
 from os_prefilter.vocabulary.model import Row, UnknownValues
 
 
@@ -42,8 +39,6 @@ class Options:
     trait_scope: TraitScope = TraitScope.AUTO
     unknown_values: UnknownValues = UnknownValues.SKIP
     reported_traits: tuple[str, ...] = ()
-    emulated_architectures: frozenset[str] = frozenset()
-    """Architectures, as Nova spells them, that hosts of others may run."""
     templates: Templates = BUNDLED
     """The deployment's configuration templates."""
     owner_trait: str = os_traits.OWNER_NOVA
@@ -97,14 +92,7 @@ class Options:
 
         Filters may require it then.
         """
-        emulated = TRAITS_OF_EMULATION.get(Trait(trait))
-        return (not emulated or self.emulates(emulated)) and matches_any(
-            trait, self.reported_traits
-        )
-
-    def emulates(self, architecture: str) -> bool:
-        """Return whether the cloud offers to emulate an architecture."""
-        return is_offered(architecture, self.emulated_architectures)
+        return matches_any(trait, self.reported_traits)
 
     @property
     def owns_hosts(self) -> bool:
@@ -132,16 +120,6 @@ def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a name is one of the patterns, which may have a ``*``."""
     return name in patterns or any(
         "*" in pattern and fnmatchcase(name, pattern) for pattern in patterns
-    )
-
-
-def is_offered(architecture: str, emulated: Collection[str]) -> bool:
-    """Return whether an architecture is among those to be emulated.
-
-    A guest of i686 has the platform of x86_64.
-    """
-    return architecture in emulated or architecture in map(
-        guest_architecture, emulated
     )
 
 

@@ -76,14 +76,10 @@ def _problems(name: str, row: Row) -> Iterator[str]:
         )
     if not row.image_property and not row.extra_spec:
         yield "it names neither an image property nor a flavor extra spec"
-    if (
-        row.image_attribute
-        or row.per_architecture
-        or "query" in row.required_by
-    ):
+    if row.image_attribute or "query" in row.required_by:
         yield (
-            "image_attribute, per_architecture and required_by 'query' are for"
-            " the bundled rows alone"
+            "image_attribute and required_by 'query' are for the bundled rows"
+            " alone"
         )
     if row.precedence.wins not in ("", "image", "flavor"):
         yield (

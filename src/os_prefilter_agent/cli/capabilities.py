@@ -31,9 +31,8 @@ from os_prefilter.hosts.desired_traits import (
     with_traits,
     withdrawn,
 )
-from os_prefilter.hosts.marker_traits import REPORTED, emulated_in, names_with
+from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 from os_prefilter_agent import agent
 from os_prefilter_agent.capabilities import COLUMNS, capabilities
 from os_prefilter_agent.cli.configuration import read_configuration
@@ -50,7 +49,6 @@ from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_agent.cli.program import PasswordMaskingFormatter
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.libvirt.host import LibvirtHost
     from os_prefilter.adapters.placement.client import PlacementClient
 
 CHANGE_COLUMNS = ("Provider", "Trait", "Change")
@@ -77,11 +75,6 @@ class ShowCapabilities(Listing):
                 "--alone", f"it is for --driver libvirt, not {asked.driver}."
             )
         facts = asked.facts(self.context)
-        # All that the host could emulate: what the cloud offers of that is an
-        # option of the schedulers.
-        facts = replace(
-            facts, emulated_architectures=frozenset(ARCHITECTURES.split())
-        )
         lines = capabilities(facts)
         counts = Counter(line.answer for line in lines)
         summary = ", ".join(
@@ -237,19 +230,15 @@ class ReportCapabilities(Listing):
         # Before the probe, which may take a minute: it reports a wrong
         # configuration.
         placement = PlacementReport(asked)
-        probes = asked.driver == "libvirt" and not asked.capabilities
-        emulated = placement.read_wanted() if probes else None
         # With other drivers, nova.conf describes Placement only.
         nova_conf = (
             asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
         )
         facts = replace(asked, nova_conf=nova_conf).facts(
-            self.context, assume=False, emulated=emulated
+            self.context, assume=False
         )
         for line in builder_of(facts):
             self.print_line(line)
-        if not probes:
-            placement.read_wanted()
         if asked.provider_config:
             return placement.write_file(facts)
         return placement.report(facts)
@@ -292,10 +281,7 @@ class ReportCapabilities(Listing):
             return _format_changes(placement.report(facts))
 
         def host() -> agent.ReportingHost:
-            return WatchedHost(
-                LibvirtHost(asked.connect or "", asked.settings()),
-                placement.read_wanted,
-            )
+            return LibvirtHost(asked.connect or "", asked.settings())
 
         def configure() -> tuple[agent.ReportingHost, agent.Report]:
             _set_up_logging(asked.config_file, self.app.options)
@@ -313,24 +299,6 @@ class ReportCapabilities(Listing):
         placement.sleep = watch.wait
         _set_up_logging(asked.config_file, self.app.options)
         agent.run_until_signal(watch)
-
-
-@dataclass
-class WatchedHost:
-    """A libvirt host, probed only for architectures that schedulers want."""
-
-    host: "LibvirtHost"
-    read_wanted: Callable[[], frozenset[str]]
-    _emulated: frozenset[str] = frozenset()
-
-    def identity(self) -> object:
-        """Return a value that changes when the host must be probed again."""
-        self._emulated = self.read_wanted()
-        return self.host.identity(), self._emulated
-
-    def facts(self) -> HostFacts:
-        """Probe the host."""
-        return self.host.facts(self._emulated)
 
 
 class PlacementReport:
@@ -357,20 +325,6 @@ class PlacementReport:
         self._traits_of = ProviderTraits
         self._name = ""
         self._provider: ProviderTraits | None = None
-        self._wanted: frozenset[str] = frozenset()
-        self._emulated: frozenset[str] = frozenset()
-
-    def read_wanted(self) -> frozenset[str]:
-        """Read what schedulers want; return the architectures to emulate."""
-        # Kept only once it is read: Placement may not respond.
-        wanted: frozenset[str] = frozenset()
-        if not self._asked.remove:
-            wanted = self._client.wanted()
-        self._wanted = wanted
-        if self._provider:
-            wanted |= self._provider.recently_wanted()
-        self._emulated = emulated_in(wanted)
-        return self._emulated
 
     def report(self, facts: HostFacts) -> list[TraitChange]:
         """Reconcile the traits in Placement; return the changes."""
@@ -393,9 +347,7 @@ class PlacementReport:
             write_document,
         )
 
-        goal = goal_of(
-            facts, self._wanted, Mode.BESIDE, emulated=self._emulated
-        )
+        goal = goal_of(facts, self._client.wanted(), Mode.BESIDE)
         # The file takes custom traits alone: a group of which the host has
         # another one is not reported.
         groups = {}
@@ -430,9 +382,10 @@ class PlacementReport:
                 " provider by those of the node. Give --os-cloud, which sets"
                 " them there, or --provider-config or, without Nova, --alone."
             )
-        goal = goal_of(
-            facts, self._wanted, mode, self._options, self._emulated
-        )
+        wanted: frozenset[str] = frozenset()
+        if not self._asked.remove:
+            wanted = self._client.wanted()
+        goal = goal_of(facts, wanted, mode, self._options)
         return withdrawn(goal, mode) if self._asked.remove else goal
 
 

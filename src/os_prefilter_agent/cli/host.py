@@ -6,7 +6,7 @@ The facts are probed, or read from files.
 """
 
 import argparse
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -222,20 +222,12 @@ class HostArguments(NodeArguments):
     nova_release: int | None = None
     alone: bool = False
 
-    def facts(
-        self,
-        context: Context,
-        *,
-        assume: bool = True,
-        emulated: Collection[str] | None = None,
-    ) -> HostFacts:
+    def facts(self, context: Context, *, assume: bool = True) -> HostFacts:
         """Return the facts of the host.
 
         :param assume: assume versions that files do not contain, see
             :meth:`assumptions`; not where traits are written, because an
             assumption must not remove traits
-        :param emulated: the architectures to probe apart from the host's own;
-            None for all
         :raises DocumentError: if a file is wrong, or arguments conflict
         :raises ConfigurationError: if nova.conf is wrong
         :raises ProbeFailed: if libvirt fails
@@ -253,7 +245,7 @@ class HostArguments(NodeArguments):
                 LibvirtHost,
             )
 
-            return LibvirtHost(self.connect or "", settings).facts(emulated)
+            return LibvirtHost(self.connect or "", settings).facts()
         from os_prefilter.adapters.libvirt.documents import (  # noqa: PLC0415
             facts_from_xml,
             parse_version,

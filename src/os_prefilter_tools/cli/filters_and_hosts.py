@@ -29,7 +29,7 @@ from os_prefilter.service import conf as service_conf
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.service.traits_to_report import wanted_groups
-from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
+from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_agent.cli.configuration import read_configuration
 from os_prefilter_agent.cli.context import (
@@ -232,15 +232,9 @@ class FiltersAndHosts:
             hosts.traits if isinstance(hosts, Fleet) else hosts.traits_in_use()
         )
         if not options.reported_traits:
-            emulated = frozenset(
-                each
-                for trait, each in TRAITS_OF_EMULATION.items()
-                if trait in in_use
-            )
             options = replace(
                 options,
                 reported_traits=tuple(sorted(in_use & opt_in_traits())),
-                emulated_architectures=emulated,
             )
         wanted = wanted_groups(load_filters(enabled, provided=None), options)
         facts = _facts_of(hosts, options, wanted, context)

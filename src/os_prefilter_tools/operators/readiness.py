@@ -84,7 +84,7 @@ def find_unwanted(
     ]
     kept = keys_in(WANTED, set(requested).difference(names))
     gone = keys_in(WANTED, names) - kept
-    groups = trait_groups(options.templates, options.emulated_architectures)
+    groups = trait_groups(options.templates)
     rows = dict.fromkeys(group.row for group in groups if group.keys & gone)
     return [*names, *markers], list(rows)
 

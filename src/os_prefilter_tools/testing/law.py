@@ -5,6 +5,9 @@
 A host reports all that the filters require of it if and only if its late check
 accepts the request. Requests are made of values of the vocabulary: one by one,
 in pairs, and in triples with a platform.
+
+Left out are devices of guests of an emulated architecture: no trait and no
+late check is about them. That a host emulates the architecture is in the law.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +25,7 @@ from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary import DEVICES, row_named, table
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.operators.offer.offered_values import spec_with
@@ -30,19 +33,12 @@ from os_prefilter_tools.operators.offer.offered_values import spec_with
 Choice = tuple[Row, str]
 """A row and one of its values."""
 
-_EMULATED = ("x86_64", "i686", "aarch64", "armv7l", "s390x", "sparc")
-
-
 _PLAIN = Options(reported_traits=("*",))
 
 
 def options_of(facts: HostFacts) -> Options:
     """Return the options of a cloud with a host, all of whose traits count."""
-    return replace(
-        _PLAIN,
-        emulated_architectures=facts.emulated_architectures,
-        nova_builds_guests=facts.built_by_nova,
-    )
+    return replace(_PLAIN, nova_builds_guests=facts.built_by_nova)
 
 
 class Case(NamedTuple):
@@ -83,17 +79,23 @@ def list_requiring_filters() -> tuple[str, ...]:
 
 
 @cache
-def choices(options: Options) -> tuple[Choice, ...]:
+def choices() -> tuple[Choice, ...]:
     """Return each value of each row that filters require.
 
     Also return those of the bundled configuration templates.
     """
     return tuple(
         (row, value)
-        for row in options.rows
+        for row in Options().rows
         if row.required_by
         for value in row.values
     )
+
+
+def _is_left_out(some: Iterable[Choice]) -> bool:
+    """Return whether a request has a device of an emulated guest."""
+    names = {row.name for row, _ in some}
+    return "emulation_architecture" in names and not names.isdisjoint(DEVICES)
 
 
 def case_of(
@@ -136,7 +138,7 @@ def single_cases(options: Options = _PLAIN) -> tuple[Case, ...]:
 
     The flavor names the device by its trait.
     """
-    cases = [case_of((each,), None, options) for each in choices(options)]
+    cases = [case_of((each,), None, options) for each in choices()]
     groups: dict[str, dict[str, str]] = {
         "": {},
         "1": {"resources1:VCPU": "1"},
@@ -164,10 +166,10 @@ def pair_cases(
     :param step: return each ``step``-th one from there
     """
     pairs = []
-    for pair in combinations(choices(options), 2):
+    for pair in combinations(choices(), 2):
         row, other = pair[0][0], pair[1][0]
         is_owned = owned is None or row.name in owned or other.name in owned
-        if row is not other and is_owned:
+        if row is not other and is_owned and not _is_left_out(pair):
             pairs.append(pair)
     return tuple(case_of(pair, None, options) for pair in pairs[first::step])
 
@@ -176,33 +178,28 @@ def pair_cases(
 def platform_cases(
     first: int = 0, step: int = 1, options: Options = _PLAIN
 ) -> tuple[Case, ...]:
-    """Return each value on each machine type of emulated architectures.
+    """Return each value on each machine type of guests of i686.
 
-    Only some architectures count, and the default machine type of i686.
+    A guest whose image names that architecture has a default machine type and
+    firmware of its own.
 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
     """
     machine = row_named("machine_type")
-    emulation = row_named("emulation_architecture")
-    offered = [
-        choice
-        for choice in choices(options)
-        if choice[0] is emulation and choice[1] in _EMULATED
-    ]
-    families = [(machine, family) for family in machine.values]
-    platforms: list[tuple[Choice, ...]] = [*product(families, offered)]
-    # A guest whose image names it has a default machine type of its own.
     i686 = (row_named("architecture"), "i686")
-    platforms += [(i686,), *((i686, each) for each in offered)]
     triples = (
-        (*platform, choice)
-        for platform in platforms
-        for choice in choices(options)
-        if choice[0] not in (platform[0][0], emulation)
+        (i686, (machine, family), choice)
+        for family in machine.values
+        for choice in choices()
+        if choice[0] not in (machine, i686[0])
     )
     some = islice(triples, first, None, step)
-    return tuple(case_of(triple, None, options) for triple in some)
+    return tuple(
+        case_of(triple, None, options)
+        for triple in some
+        if not _is_left_out(triple)
+    )
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:

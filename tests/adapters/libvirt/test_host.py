@@ -25,7 +25,7 @@ from tests.support.libvirt_xml import (
 )
 
 KVM = LibvirtSettings(virt_type="kvm")
-CALLS_OF_A_PROBE = 15
+CALLS_OF_A_PROBE = 14
 
 
 def host_of(
@@ -66,17 +66,16 @@ def test_a_probe_gives_all_facts_by_one_query_for_each_family_of_machine_types(
         (9, 0, 0),
         (7, 2, 22),
     )
-    assert set(facts.guests) == {"x86_64", "i686", "aarch64"}
+    assert set(facts.guests) == {"x86_64", "i686"}
+    assert facts.emulated == {"aarch64"}
     assert facts.guests["x86_64"].machines == set(X86_MACHINES)
     assert facts.guests["x86_64"].buses == {"ide", "scsi", "virtio", "sata"}
-    assert facts.guests["aarch64"].buses == {"virtio", "sata"}
     assert (libvirt.calls[0], libvirt.opened, len(libvirt.calls)) == (
         ("open", "qemu:///system"),
         0,
         CALLS_OF_A_PROBE,
     )
     assert libvirt.asked == [
-        (None, "aarch64", None, "qemu"),
         *(
             (None, "i686", machine, "qemu")
             for machine in (None, "isapc", "microvm", "q35")
@@ -86,18 +85,6 @@ def test_a_probe_gives_all_facts_by_one_query_for_each_family_of_machine_types(
             for machine in (None, "isapc", "microvm", "q35")
         ),
     ]
-
-
-@pytest.mark.parametrize(
-    ("emulated", "asked"),
-    [((), {"x86_64", "i686"}), (("aarch64",), {"x86_64", "i686", "aarch64"})],
-)
-def test_agent_asks_only_for_the_architectures_that_schedulers_want(
-    emulated: tuple[str, ...], asked: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    libvirt = FakeLibvirt()
-    host_of(monkeypatch, libvirt).facts(emulated)
-    assert {architecture for _, architecture, _, _ in libvirt.asked} == asked
 
 
 def test_probe_queries_every_family_if_the_default_machine_type_is_in_none(
@@ -211,16 +198,16 @@ def test_access_denied_error_says_that_the_connection_is_read_only(
         ),
         (
             {"getDomainCapabilities": "garbage\n"},
-            "'aarch64', None, 'qemu') of qemu:///system: not XML of libvirt",
+            "'i686', None, 'qemu') of qemu:///system: not XML of libvirt",
         ),
         (
             {
                 "getDomainCapabilities": (
-                    lambda *_: domain_capabilities("aarch64", "xen").decode()
+                    lambda *_: domain_capabilities("i686", "xen").decode()
                 )
             },
             (
-                "'aarch64', None, 'qemu') of qemu:///system: these are domain"
+                "'i686', None, 'qemu') of qemu:///system: these are domain"
                 " capabilities of type 'xen'"
             ),
         ),

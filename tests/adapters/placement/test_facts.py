@@ -198,7 +198,7 @@ _OURS: dict[str, Any] = {"enabled_filters": ["image_metadata", "owner"]}
 _OTHERS = {
     **_OURS,
     "owner_trait": "CUSTOM_OWNER_US",
-    "emulated_architectures": ["aarch64"],
+    "reported_traits": ["CUSTOM_VM_MODE_HVM"],
 }
 
 

@@ -13,7 +13,7 @@ from nova.virt.ironic import driver as ironic_driver
 from os_prefilter.hosts.drivers.ironic import REPORTER, refusal
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import fit
-from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
+from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, I686, ROWS
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from tests.support.hosts import declared_by_nova
 from tests.support.tables import cases
@@ -158,7 +158,7 @@ def _node_with(trait: str) -> IronicFacts:
     return replace(_X86, other_traits=frozenset((trait,)))
 
 
-@pytest.mark.parametrize("architecture", ["", "x86_64"])
+@pytest.mark.parametrize("architecture", ["", "i686"])
 def test_trait_set_by_an_operator_on_the_node_makes_its_value_supported(
     architecture: str,
 ) -> None:
@@ -167,25 +167,18 @@ def test_trait_set_by_an_operator_on_the_node_makes_its_value_supported(
         assert refusal(facts, row.name, value, architecture) == ""
 
 
-def test_trait_on_the_node_says_nothing_of_guests_of_another_architecture() -> (
-    None
-):
+def test_trait_for_i686_on_the_node_makes_its_value_supported_there() -> None:
+    for row, value in _BY_TRAIT:
+        trait = I686.get(row.values[value].trait or HYPERTHREADING)
+        if trait:
+            assert refusal(_node_with(trait), row.name, value, "i686") == ""
+            assert refusal(_node_with(trait), row.name, value, "")
+
+
+def test_node_of_another_architecture_has_no_guests_of_i686() -> None:
     reason = "a bare-metal node emulates no architecture"
-    for row, value in _BY_TRAIT:
-        if row.per_architecture and row.values[value].trait:
-            facts = _node_with(str(row.values[value].trait))
-            assert refusal(facts, row.name, value, "s390x") == reason
-
-
-def test_trait_of_another_architecture_makes_its_value_supported_there() -> (
-    None
-):
-    for row, value in _BY_TRAIT:
-        trait = row.values[value].trait
-        qualified = trait and QUALIFIED.get((trait, "s390x"))
-        if row.per_architecture and qualified:
-            facts = _node_with(qualified)
-            assert refusal(facts, row.name, value, "s390x") == ""
+    facts = replace(_X86, architecture="aarch64")
+    assert refusal(facts, "firmware_type", "uefi", "i686") == reason
 
 
 def test_capabilities_are_those_that_nova_declares() -> None:

@@ -24,11 +24,10 @@ from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt import VERSIONS, Needs, refusal
 from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
-from os_prefilter.vocabulary import BY_NAME, TRAITS_OF_EMULATION
+from os_prefilter.vocabulary import BY_NAME
 from tests.conftest import spec_of
 from tests.support.hosts import (
     ARM,
-    EVERY_ARCHITECTURE,
     KVM,
     LXC,
     NOTHING,
@@ -46,13 +45,8 @@ PARALLELS = replace(LXC, virt_type="parallels")
 
 _SEVERAL = replace(
     KVM,
-    guests={
-        "x86_64": X86,
-        "aarch64": ARM,
-        "s390x": S390,
-        "i686": replace(X86, uefi=False),
-    },
-    emulated_architectures=EVERY_ARCHITECTURE,
+    guests={"x86_64": X86, "i686": replace(X86, uefi=False)},
+    emulated=frozenset(("aarch64", "s390x")),
 )
 
 
@@ -63,12 +57,11 @@ def _properties(text: str) -> dict[str, object]:
 
 _REFUSED = cases("""
 hw_time_hpet=true hw_architecture=aarch64           | the host is x86_64
-hw_time_hpet=true hw_emulation_architecture=aarch64 | only x86 has one
 hw_viommu_model=smmuv3           | it is for guests of aarch64 and armv7l, not of x86_64
 hw_machine_type=virt             | no machine type virt for x86_64
 # The exact version: what no trait says, and the driver must refuse.
 hw_machine_type=pc-i440fx-99.0   | hw_machine_type=pc-i440fx-99.0: QEMU has no machine type pc-i440
-hw_emulation_architecture=i686 hw_firmware_type=uefi | no UEFI firmware for i686 guests
+hw_architecture=i686 hw_firmware_type=uefi | no UEFI firmware for i686 guests
 hw_machine_type=my-board         | unknown value
 hw_emulation_architecture=sparc  | no QEMU for sparc
 img_hv_type=xen                  | possible on kvm hosts: kvm, qemu
@@ -84,9 +77,7 @@ hw_redirected_usb_ports=16       | unknown value
 def test_late_check_on_a_kvm_host_refuses_what_the_host_cannot_do(
     properties: str, reason: str
 ) -> None:
-    """In a cloud that offers to emulate every architecture; tests/guests has
-    what really starts.
-    """
+    """tests/guests has what really starts."""
     found = unsupported(spec_of(_properties(properties)), _SEVERAL)
     assert any(reason in str(item) for item in found)
     for item in found:
@@ -111,88 +102,31 @@ def test_late_check_on_a_kvm_host_accepts_what_the_host_can_do(
     assert unsupported(spec_of(_properties(properties)), _SEVERAL) == []
 
 
-_EMULATING = replace(
-    KVM,
-    guests={"x86_64": X86, "aarch64": ARM, "s390x": S390, "sparc": NOTHING},
-)
-_NOT_OFFERED = "is not in [prefilter] emulated_architectures"
+_EMULATING = replace(KVM, emulated=frozenset(("aarch64", "s390x", "sparc")))
 
 
-@pytest.mark.parametrize(
-    ("architecture", "offered"),
-    [
-        ("x86_64", set()),
-        ("i686", set()),
-        ("s390x", {"s390x"}),
-        # No driver of Nova reports a trait of it: the host's QEMU is the only
-        # guide.
-        ("sparc", set()),
-        ("sparc", {"sparc"}),
-    ],
-)
-def test_late_check_accepts_an_architecture_that_the_cloud_offers_to_emulate(
-    architecture: str, offered: set[str]
+@pytest.mark.parametrize("architecture", ["x86_64", "i686", "s390x", "sparc"])
+def test_host_emulates_the_architectures_that_it_has_a_qemu_for(
+    architecture: str,
 ) -> None:
-    facts = replace(_EMULATING, emulated_architectures=frozenset(offered))
+    """Its own one needs none."""
+    trait = BY_NAME["emulation_architecture"].values[architecture].trait
     spec = spec_of({"hw_emulation_architecture": architecture})
-    assert unsupported(spec, facts) == []
+    assert unsupported(spec, _EMULATING) == []
+    assert capability_traits(_EMULATING)[str(trait)]
+    is_own = architecture in ("x86_64", "i686")
+    assert capability_traits(KVM)[str(trait)] is is_own
+    assert (unsupported(spec, KVM) == []) is is_own
 
 
-def test_late_check_refuses_to_emulate_an_architecture_that_the_cloud_does_not_offer() -> (
-    None
-):
-    offered = frozenset(("aarch64",))
-    facts = replace(_EMULATING, emulated_architectures=offered)
-    spec = spec_of({"hw_emulation_architecture": "s390x"})
-    found = map(str, unsupported(spec, facts))
-    assert list(found) == [
-        f"image property hw_emulation_architecture=s390x: s390x {_NOT_OFFERED}"
-    ]
+@pytest.mark.parametrize("facts", [LXC, PARALLELS], ids=["lxc", "parallels"])
+def test_host_without_qemu_emulates_nothing(facts: LibvirtFacts) -> None:
+    row = BY_NAME["emulation_architecture"]
+    for value in row.values:
+        assert refusal(facts, row.name, value, "")
 
 
-_OFFERS = cases("""
-# The cloud offers | no trait of these is reported
-| i686 s390x sparc x86_64
-s390x              | i686 sparc x86_64
-x86_64             | i686 s390x sparc
-# Its guests have the platform of x86_64.
-i686               | s390x sparc
-i686 s390x sparc   |
-""")
-_FOUR = replace(
-    KVM,
-    guests={"x86_64": X86, "i686": X86, "s390x": S390, "sparc": NOTHING},
-)
-
-
-@pytest.mark.parametrize(("offered", "withheld"), _OFFERS)
-def test_host_reports_traits_about_emulation_only_of_architectures_that_the_cloud_offers(
-    offered: str, withheld: str
-) -> None:
-    """But for Nova's trait of the host's own architecture, and guests of i686,
-    which run on each x86_64 host.
-    """
-    about = {**TRAITS_OF_EMULATION, Trait("COMPUTE_ARCH_S390X"): "s390x"}
-    every = replace(_FOUR, emulated_architectures=EVERY_ARCHITECTURE)
-    refused = refusals(every)
-    some = replace(_FOUR, emulated_architectures=frozenset(offered.split()))
-    reasons = refusals(some)
-    found = {
-        trait: reason
-        for trait, reason in reasons.items()
-        if reason and not refused[trait]
-    }
-    expected = {
-        trait: f"{about[trait]} {_NOT_OFFERED}"
-        for trait, reason in refused.items()
-        if not reason and about.get(trait, "") in withheld.split()
-    }
-    assert found == expected
-    assert {about[trait] for trait in found} == set(withheld.split())
-    assert not reasons[Trait("CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC")]
-
-
-def test_reason_of_a_host_without_the_qemu_comes_first() -> None:
+def test_reason_of_a_host_without_the_qemu_names_the_architecture() -> None:
     reason = refusals(KVM)[Trait("COMPUTE_ARCH_S390X")]
     assert reason == "the host has no QEMU for s390x guests"
 
@@ -248,13 +182,11 @@ _ARM_HOST = _on("aarch64", ARM, swtpm_enabled=True)
 _S390_HOST = _on("s390x", S390, swtpm_enabled=True)
 _ARM_AND_S390 = replace(
     _ARM_HOST,
-    guests={"aarch64": ARM, "s390x": S390},
-    emulated_architectures=EVERY_ARCHITECTURE,
+    emulated=frozenset(("s390x",)),
 )
 _X86_AND_S390 = replace(
     KVM,
-    guests={"x86_64": X86, "s390x": S390},
-    emulated_architectures=EVERY_ARCHITECTURE,
+    emulated=frozenset(("s390x",)),
 )
 _OLD = (9, 0, 0)
 _TRIED = (11, 3, 99)
@@ -269,7 +201,7 @@ _HOSTS = {
     "parallels": PARALLELS,
     "aarch64": _ARM_HOST,
     "aarch64 with x86_64 guests": replace(
-        _ARM_HOST, guests={"aarch64": ARM, "x86_64": X86}
+        _ARM_HOST, emulated=frozenset(("x86_64",))
     ),
     "aarch64 without firmware": _on("aarch64", NOTHING, swtpm_enabled=True),
     "armv7l": _on("armv7l", ARM, swtpm_enabled=True),
@@ -397,7 +329,7 @@ def test_host_has_the_trait_of_each_value_or_the_reason_why_not(
 ) -> None:
     facts = _HOSTS[host]
     row, value, *other = asked.split()
-    architecture = other[0] if other else facts.architecture
+    architecture = other[0] if other else ""
     assert refusal(facts, row, value, architecture) == reason
     term = BY_NAME[row].values.get(value)
     if not other and term and term.trait and term.required:
@@ -500,14 +432,14 @@ def test_scsi_controller_without_a_model_is_left_to_libvirt() -> None:
 
 
 _ON_X86 = {"lsilogic", "lsisas1068", "lsisas1078", "virtio-scsi", "vmpvscsi"}
-_WITH_POWER = replace(KVM, guests={"x86_64": X86, "ppc64": POWER})
+_POWER_HOST = _on("ppc64", POWER)
 
 
 @pytest.mark.parametrize(
     ("facts", "models"),
     [
         (KVM, _ON_X86),
-        (_WITH_POWER, {*nova_fields.SCSIModel.ALL} - {"buslogic"}),
+        (_POWER_HOST, {*nova_fields.SCSIModel.ALL} - {"buslogic"}),
         (LXC, set()),
         (PARALLELS, {"virtio-scsi"}),
     ],

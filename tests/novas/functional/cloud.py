@@ -33,7 +33,6 @@ from tests.novas.functional.hosts import (
     report,
     report_host,
 )
-from tests.support.hosts import EVERY_ARCHITECTURE
 
 _NOVA = f"""
 [DEFAULT]
@@ -52,14 +51,13 @@ ram = -1
 api_paste_config = {Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini")}
 """
 # All that activates the library.
-_ACTIVATION = f"""
+_ACTIVATION = """
 [filter_scheduler]
 available_filters = nova.scheduler.filters.all_filters
 available_filters = os_prefilter.nova.activate
 [prefilter]
 enabled_filters = image_metadata,image_type,hpet,owner,deploy_config,compute_status
 reported_traits = *
-emulated_architectures = {",".join(sorted(EVERY_ARCHITECTURE))}
 unknown_values = reject
 """
 # Nova's default, and what checks rebuilds.

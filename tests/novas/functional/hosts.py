@@ -59,7 +59,7 @@ _HOSTS: Mapping[str, HostFacts] = {
     "emulator": replace(
         _NEW_KVM,
         virt_type="qemu",
-        guests={"x86_64": hosts.X86, "s390x": hosts.S390},
+        emulated=frozenset(("s390x",)),
     ),
     "kvm": replace(_NEW_KVM, smt=True),
     "q35": replace(
@@ -69,10 +69,7 @@ _HOSTS: Mapping[str, HostFacts] = {
     GPU_OF_NOVA: FakeFacts(),
 }
 FACTS: Mapping[str, HostFacts] = {
-    name: replace(
-        facts, host=name, emulated_architectures=hosts.EVERY_ARCHITECTURE
-    )
-    for name, facts in _HOSTS.items()
+    name: replace(facts, host=name) for name, facts in _HOSTS.items()
 }
 """Host -> what is known of it. Each has more memory than the next: the
 scheduler tries them in this order.

@@ -30,6 +30,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import (
 from os_prefilter.vocabulary.machine_types import (
     ARCHITECTURES,
     LIBVIRT_ARCHITECTURES,
+    guest_architecture,
 )
 
 LOG = get_logger(__name__)
@@ -381,8 +382,10 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     ]
     virt_type = virt_type_of(host_capabilities, settings, domains)
     guests: dict[str, GuestFacts] = {}
+    emulated: frozenset[str] = frozenset()
     if virt_type in ("kvm", "qemu"):
         guests = dict(_guests(host_capabilities, domains, virt_type, settings))
+        emulated = frozenset(_emulated(host_capabilities, domains))
     return LibvirtFacts(
         host=host,
         architecture=nova_architecture(host_capabilities.architecture),
@@ -390,6 +393,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
         libvirt_version=libvirt_version,
         hypervisor_version=qemu_version,
         guests=guests,
+        emulated=emulated,
         smt=host_capabilities.smt,
         smm=smm,
         physical_address_bits=host_capabilities.physical_address_bits,
@@ -453,7 +457,7 @@ def _guests(
     virt_type: str,
     settings: LibvirtSettings,
 ) -> Iterator[tuple[str, GuestFacts]]:
-    """Yield the guest facts of each architecture with domain capabilities."""
+    """Yield the guest facts of the host's architecture, and i686 on x86_64."""
     own = host_capabilities.architecture
     by_architecture: dict[str, list[DomainCapabilities]] = {}
     for each in domains:
@@ -477,6 +481,8 @@ def _guests(
         )
     for architecture, found in by_architecture.items():
         name = nova_architecture(architecture)
+        if architecture != own and guest_architecture(name) != own:
+            continue
         machines = host_capabilities.machines(architecture, virt_type)
         guest = reduce(_merged, (each.guest for each in found))
         default = _default_machine(settings, name, machines)
@@ -487,6 +493,21 @@ def _guests(
             machines_are_complete=bool(machines),
         )
         yield name, guest
+
+
+def _emulated(
+    host_capabilities: Capabilities, domains: Iterable[DomainCapabilities]
+) -> Iterator[str]:
+    """Yield the architectures that the host emulates, by Nova's names."""
+    own = nova_architecture(host_capabilities.architecture)
+    found = {each.architecture for each in domains}
+    for architecture, domain_types in host_capabilities.guests.items():
+        # An architecture without a known name has no trait either.
+        if "qemu" in domain_types and is_architecture(architecture):
+            found.add(architecture)
+    for name in map(nova_architecture, found):
+        if guest_architecture(name) != own:
+            yield name
 
 
 def _merged(one: GuestFacts, other: GuestFacts) -> GuestFacts:

@@ -14,7 +14,7 @@ cannot be interrupted: no other call is made until it ends.
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -127,11 +127,9 @@ class LibvirtHost:
             f" capabilities {digest}"
         )
 
-    def facts(self, emulated: Collection[str] | None = None) -> LibvirtFacts:
+    def facts(self) -> LibvirtFacts:
         """Return the facts of the host.
 
-        :param emulated: the architectures to probe besides the host's own, as
-            Nova spells them; None for all
         :raises ProbeFailed: if a call of libvirt fails, or its response cannot
             be used
         """
@@ -139,9 +137,7 @@ class LibvirtHost:
             libvirt_version = self._version("getLibVersion", call)
             hypervisor_version = self._version("getVersion", call)
             capabilities = call("getCapabilities").encode()
-            domains = _domain_capabilities(
-                call, capabilities, self._settings, emulated
-            )
+            domains = _domain_capabilities(call, capabilities, self._settings)
             try:
                 return documents.facts_from_xml(
                     capabilities,
@@ -233,34 +229,23 @@ _Call = Callable[..., Any]
 
 
 def _domain_capabilities(
-    call: _Call,
-    document: bytes,
-    settings: LibvirtSettings,
-    emulated: Collection[str] | None,
+    call: _Call, document: bytes, settings: LibvirtSettings
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the domain capabilities of each guest architecture.
+    """Yield the domain capabilities of guests of the host's architecture.
 
-    Those of its default machine type come first.
+    On x86_64 those of i686 as well. The default machine type comes first.
     """
     capabilities = documents.capabilities_from(_CAPABILITIES, document)
     virt_type = documents.virt_type_of(capabilities, settings)
     if virt_type not in ("kvm", "qemu"):
         return
+    own = documents.nova_architecture(capabilities.architecture)
     for architecture, domain_types in capabilities.guests.items():
         domain_type = capabilities.domain_type(architecture, virt_type)
         platform = guest_architecture(
             documents.nova_architecture(architecture)
         )
-        wanted = emulated is None or platform in {
-            *emulated,
-            documents.nova_architecture(capabilities.architecture),
-        }
-        # An architecture without a known name has no trait either.
-        if (
-            not wanted
-            or not documents.is_architecture(architecture)
-            or domain_type not in domain_types
-        ):
+        if platform != own or domain_type not in domain_types:
             continue
         where, found = _ask(call, architecture, None, domain_type)
         yield where, found

@@ -21,7 +21,7 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.hosts.reporter import Reporter
-from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED
+from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, I686
 from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.machine_types import guest_architecture
 
@@ -31,7 +31,7 @@ def refusal(
 ) -> str:
     """Return why the node cannot do ``value`` of ``row``; empty if it can.
 
-    ``architecture`` is that of the guest.
+    ``architecture`` is i686, or empty for the node's own.
     """
     if row.startswith(PREFIX):
         return fit(facts, facts.templates.of(row, value)).reason
@@ -41,13 +41,12 @@ def refusal(
     term = BY_NAME[row].values[known]
     if term.trait is None:
         return ""
-    guest = guest_architecture(architecture)
-    is_own = guest in ("", facts.architecture)
-    qualified = QUALIFIED.get((term.trait, guest))
+    is_own = guest_architecture(architecture) in ("", facts.architecture)
+    apart = I686.get(term.trait) if architecture else None
     if term.trait in facts.templates.found_traits:
         reason = _lack(facts, term.trait)
     elif (is_own and term.trait in facts.other_traits) or (
-        qualified in facts.other_traits
+        apart in facts.other_traits
     ):
         reason = ""
     elif is_own:

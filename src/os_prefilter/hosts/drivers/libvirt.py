@@ -22,8 +22,6 @@ from os_prefilter.hosts.reporter import Reporter, traits_reported_by_nova
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import (
     MACHINES,
-    NONE,
-    families_of,
     family_of,
     guest_architecture,
 )
@@ -122,28 +120,19 @@ def refusal(
 ) -> str:
     """Return why the host cannot do ``value`` of ``row``; empty if it can.
 
-    ``architecture`` is that of the guest.
+    ``architecture`` is i686, or empty for guests of the host's own.
     """
     virt_type, is_qemu = facts.virt_type, facts.is_qemu
     guest = architecture or facts.architecture
     if not is_qemu and row in _ONLY_QEMU.split():
         return f"not possible on {virt_type} hosts"
-    if (
-        not is_qemu
-        and architecture
-        and guest_architecture(guest) != facts.architecture
-    ):
-        return (
-            f"{virt_type} guests have the architecture of the host,"
-            f" {facts.architecture}"
-        )
     possible = _POSSIBLE.get(row)
     guests = facts.guests.get(guest)
     reason = ""
     if possible is not None and (virt_type in possible or not is_qemu):
         values = possible.get(virt_type, "").split()
         reason = _one_of(values, value, f"possible on {virt_type} hosts")
-    elif BY_NAME[row].per_architecture and guests is None:
+    elif architecture and guests is None:
         reason = f"the host has no QEMU for {guest} guests"
     elif row in _ROWS:
         reason = _ROWS[row](facts, value, guest, guests or GuestFacts())
@@ -209,18 +198,10 @@ def _machine_type(
 
 
 def _default_machine(
-    facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts
+    _facts: LibvirtFacts, value: str, _architecture: str, guests: GuestFacts
 ) -> str:
-    # Nova gives an emulated guest the default of the host's own architecture
-    # (nova/virt/libvirt/utils.py).
-    is_own = guest_architecture(architecture) == facts.architecture
-    if facts.built_by_nova and not is_own:
-        guests = facts.own_guests
     default = guests.default_machine
-    family = family_of(default)
-    if family not in families_of(architecture):
-        family = NONE
-    if default and family == value:
+    if default and family_of(default) == value:
         return ""
     return f"the default is {default or 'not known'}"
 
@@ -244,9 +225,7 @@ def _scsi_model(
 ) -> str:
     if value == "buslogic":
         return "QEMU has no such controller"
-    if value == "ibmvscsi" and facts.guests.keys().isdisjoint(
-        MACHINES["pseries"]
-    ):
+    if value == "ibmvscsi" and facts.architecture not in MACHINES["pseries"]:
         return f"it is for guests of {' and '.join(MACHINES['pseries'])}"
     return ""
 
@@ -357,7 +336,9 @@ def _architecture(facts: LibvirtFacts, value: str, *_: object) -> str:
 def _emulation_architecture(
     facts: LibvirtFacts, value: str, *_: object
 ) -> str:
-    if guest_architecture(value) in facts.guests:
+    platform = guest_architecture(value)
+    is_own = facts.is_qemu and platform == facts.architecture
+    if is_own or platform in facts.emulated:
         return ""
     return f"the host has no QEMU for {value} guests"
 

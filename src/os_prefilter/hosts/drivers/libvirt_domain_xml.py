@@ -39,6 +39,9 @@ from os_prefilter.vocabulary.machine_types import (
 _MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom"}
 # Rows of devices that may be on USB.
 _MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
+# Where libvirt adds no USB controller: machine types, and architectures of
+# emulated guests, whose default machine type the host does not report.
+_WITHOUT_USB = {"virt", "s390-ccw-virtio", "aarch64", "armv7l", "s390x"}
 
 
 def domain_elements(settings: GuestSettings) -> list[str]:
@@ -133,8 +136,8 @@ def _usb_input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
         # As in Nova: a guest with a USB device gets a controller in any case.
         if controller == "none":
             controller = ""
-        # libvirt adds none on these.
-        if not controller and settings.family in {"virt", "s390-ccw-virtio"}:
+        platform = settings.family or settings.architecture
+        if not controller and platform in _WITHOUT_USB:
             controller = "qemu-xhci"
     if controller:
         yield Element("controller", type="usb", index="0", model=controller)

@@ -28,11 +28,7 @@ class GuestFacts:
     """
 
     default_machine: str = ""
-    """The default machine type: from nova.conf, else Nova, else libvirt.
-
-    Guests of an emulated architecture that Nova builds get that of the host's
-    own.
-    """
+    """The default machine type: from nova.conf, else Nova, else libvirt."""
     machines: frozenset[str] = frozenset()
     """The names of its machine types, short ones and exact versions."""
     machines_are_complete: bool = False
@@ -117,8 +113,10 @@ class LibvirtFacts(HostFacts, NovaSettings):
     guests: Mapping[str, GuestFacts] = field(default_factory=dict)
     """Guest architecture, as Nova spells it -> what its guests can have.
 
-    The host's own architecture, and emulated ones; empty for lxc.
+    The host's own architecture, and i686 on x86_64; empty for lxc.
     """
+    emulated: frozenset[str] = frozenset()
+    """The architectures that it emulates, as Nova spells them."""
     smt: bool = False
     """True if its cores run more than one thread."""
     smm: bool | None = None

@@ -172,7 +172,7 @@ def _compute_nodes_without(
 
 
 class PlacementFacts:
-    """Reads what a Placement tells schedulers: one document, facts by name.
+    """Reads the facts that Placement knows as one document, by name.
 
     Each fact has a method of its name.
 

@@ -5,12 +5,17 @@
 from typing import NamedTuple
 
 from os_prefilter.common.placement_values import resource_amount
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.view import Request, cached_per_request
-from os_prefilter.vocabulary import BY_NAME, machine_types
+from os_prefilter.vocabulary import BY_NAME, I686, machine_types
 
 _ARCHITECTURE = BY_NAME["architecture"]
 _EMULATION = BY_NAME["emulation_architecture"]
 _MACHINE = BY_NAME["machine_type"]
+_DEFAULT_MACHINES = {
+    family: Trait(str(term.trait))
+    for family, term in BY_NAME["default_machine"].values.items()
+}
 I686_SOURCE = "image property hw_architecture=i686"
 
 
@@ -74,6 +79,19 @@ class Guest(NamedTuple):
             )
         never = self.is_i686 and without >= machine_types.I686_FAMILIES
         return I686_SOURCE if never else ""
+
+    def default_machines_without(self, row: str, value: str) -> list[Trait]:
+        """Return the traits of default machine types without a row's value.
+
+        None where another default does not matter to the guest.
+        """
+        if self.family or not self.takes_default:
+            return []
+        families = sorted(self.families_without(row, value))
+        traits = [_DEFAULT_MACHINES[family] for family in families]
+        if self.is_i686:
+            traits = [I686[trait] for trait in traits if trait in I686]
+        return traits
 
 
 @cached_per_request

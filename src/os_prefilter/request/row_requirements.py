@@ -28,17 +28,11 @@ from os_prefilter.request.values import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
-    BY_NAME,
     DEVICES,
     I686,
 )
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
-
-_DEFAULT_MACHINES = {
-    family: Trait(str(term.trait))
-    for family, term in BY_NAME["default_machine"].values.items()
-}
 
 
 class _RowMeaning(NamedTuple):
@@ -207,6 +201,9 @@ def _meaning(
 ) -> _RowMeaning:
     value, source = found
     term = row.values[value]
+    ruled_out = guest.what_rules_out(row.name, value)
+    defaults = guest.default_machines_without(row.name, value)
+    reported = tuple(filter(options.reports, defaults))
     trait = Trait(str(term.trait))
     opt_in = term.opt_in
     if guest.is_i686 and trait in I686 and options.reports(I686[trait]):
@@ -215,7 +212,9 @@ def _meaning(
     # Exactly one is set below.
     requirement = preference = note = None
     if guest.emulated and row.name in DEVICES:
-        note = _not_matched(str(source), guest)
+        note = Note(
+            str(source), _NOT_MATCHED.format(guest.emulated), warn=True
+        )
     elif options.prefers(row):
         preference = Preference(trait, str(source))
     elif opt_in and not options.reports(trait):
@@ -225,41 +224,15 @@ def _meaning(
         )
     else:
         requirement = source.requirement(trait, term.required, scope)
-    without = guest.families_without(row.name, value)
-    ruled_out = guest.what_rules_out(row.name, value)
-    # Another default does not matter to a guest with a machine type of its
-    # own.
-    defaults = (
-        _traits_of_defaults(without, guest, options)
-        if not guest.family and guest.takes_default
-        else ()
-    )
     incapable = tuple(
-        source.requirement(default, False, ROOT) for default in defaults
+        source.requirement(default, False, ROOT) for default in reported
     )
     return _RowMeaning(requirement, preference, note, ruled_out, incapable)
 
 
-def _not_matched(source: str, guest: Guest) -> Note:
-    """Return the note on a device of a guest of an emulated architecture."""
-    return Note(
-        source,
-        "not required: hosts report the devices of guests of their own"
-        f" architecture, not of emulated ones ({guest.emulated}); boot one to"
-        " see whether it has the device, or set hw_architecture instead of"
-        " hw_emulation_architecture to use hosts of that architecture",
-        warn=True,
-    )
-
-
-def _traits_of_defaults(
-    families: Iterable[str], guest: Guest, options: Options
-) -> tuple[Trait, ...]:
-    """Return the traits of hosts whose default is one of these families.
-
-    As far as hosts report them.
-    """
-    traits = [_DEFAULT_MACHINES[family] for family in sorted(families)]
-    if guest.is_i686:
-        traits = [I686[trait] for trait in traits if trait in I686]
-    return tuple(filter(options.reports, traits))
+_NOT_MATCHED = (
+    "not required: hosts report the devices of guests of their own"
+    " architecture, not of emulated ones ({}); boot one to see whether it has"
+    " the device, or set hw_architecture instead of hw_emulation_architecture"
+    " to use hosts of that architecture"
+)

@@ -23,6 +23,7 @@ from os_prefilter.request.values import (
     advice_of,
     raw_values,
     relations_of,
+    value_named,
     value_of,
 )
 from os_prefilter.request.view import Request
@@ -160,7 +161,7 @@ def _is_ignored(request: Request, row: Row) -> bool:
         if row.name == "secure_boot":
             return not _has_uefi(request)
         values = {
-            name: value_of(request, row_named(name))
+            name: value_named(request, name)
             for name in ("input_bus", "disk_bus", "cdrom_bus")
         }
         found = {
@@ -178,13 +179,13 @@ def _is_ignored(request: Request, row: Row) -> bool:
 
 def _has_uefi(request: Request) -> bool:
     """Return whether Nova gives a guest UEFI, or may if it is emulated."""
-    firmware = value_of(request, row_named("firmware_type"))
+    firmware = value_named(request, "firmware_type")
     if firmware:
         return firmware.value == "uefi"
     # The default of an emulated guest depends on its architecture.
     if guest_of(request).emulated:
         return True
-    architecture = value_of(request, row_named("architecture"))
+    architecture = value_named(request, "architecture")
     return architecture is not None and architecture.value == "aarch64"
 
 
@@ -204,7 +205,7 @@ def _notes_on_incompatible_values(request: Request) -> Iterator[Note]:
                 request, guest_of(request), row, found, by_nova=True
             )
             for pair, other in relations.uncertain:
-                present = value_of(request, row_named(pair.unless[0][0]))
+                present = value_named(request, pair.unless[0][0])
                 how = f"instead of {present.value}" if present else "as well"
                 reason = (
                     f"with {other} a guest of Nova may not start; set"

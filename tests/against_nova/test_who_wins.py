@@ -223,6 +223,8 @@ def test_equal_numbers_of_redirected_ports_are_refused_where_nova_builds_the_gue
         )
     assert _nova(row, "0", "0") == 0
     _in_nova("image_metadata").apply(_spec(row, "0", "0"))
+    in_nova = replace(KVM, built_by_nova=True)
+    assert unsupported(_spec(row, "0", "0"), in_nova) == []
 
 
 def test_equal_numbers_of_redirected_ports_agree_where_another_driver_builds_the_guest() -> (

@@ -277,7 +277,8 @@ def relations_of(
     :param by_nova: True if Nova's drivers build it
     :raises ContradictingSources: if a value to compare with is contradictory.
     """
-    if not row.constraints:
+    constraints = row.constraints.get(found.value)
+    if not constraints:
         return _UNRELATED
     key = (row, found.value, by_nova)
     relations: Relations | None = request.cache.get(key)
@@ -295,7 +296,7 @@ def _relate(
     *,
     by_nova: bool,
 ) -> Relations:
-    implied_by = row.constraints.get(found.value, _NO_CONSTRAINTS).implied_by
+    implied_by = row.constraints[found.value].implied_by
     is_implied = False
     # Of a guest of i686 the other row's trait says nothing: it is about guests
     # of the host's own architecture.
@@ -329,13 +330,13 @@ def _incompatible_in_nova(
         and found.source.name == row.image_property
         and raw_values(request, row)[1]
     ):
-        # Nova compares the image's number with the flavor's text.
+        # Nova compares the image's number with the flavor's text. It takes 0
+        # for no number, and so does the row.
         yield _EQUAL_PORTS, f"flavor extra spec {row.extra_spec}"
     # How Nova builds emulated guests is not known here.
     if guest.emulated:
         return
-    constraints = row.constraints.get(found.value, _NO_CONSTRAINTS)
-    for pair in constraints.incompatible_in_nova:
+    for pair in row.constraints[found.value].incompatible_in_nova:
         other = value_named(request, pair.row)
         value = other.value if other else ""
         if value == pair.value and not _is_excused(request, guest, pair):

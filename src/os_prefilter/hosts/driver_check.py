@@ -161,8 +161,7 @@ class _Check:
             if default:
                 reason = f"with the default {default}: {reason}"
             yield Unsupported(place, value, reason)
-        relations = self._relations(row, choice)
-        for pair, other in relations.incompatible:
+        for pair, other in self._relations_in_nova(row, choice).incompatible:
             if not pair.on or self._lacks(pair.on, required=False):
                 reason = (
                     f"as Nova builds the guest, none has it with {other};"
@@ -180,6 +179,16 @@ class _Check:
             choice,
             by_nova=self._facts.built_by_nova,
         )
+
+    def _relations_in_nova(
+        self, row: Row, choice: asked.RowValue
+    ) -> asked.Relations:
+        constraints = row.constraints.get(choice.value)
+        # A row that may include the value is not read for this: its own
+        # contradiction is reported when it is its turn.
+        if not constraints or not constraints.incompatible_in_nova:
+            return asked.Relations()
+        return self._relations(row, choice)
 
     def settings(self) -> GuestSettings:
         known = (
@@ -335,7 +344,7 @@ class _Check:
         The machine type is the guest's own, or the host's default.
         """
         guest = self._guest
-        if choice and self._relations(row, choice).lives_without:
+        if choice and self._relations_in_nova(row, choice).lives_without:
             return ""
         without = guest.families_without(row.name, value)
         ruled_out = guest.what_rules_out(row.name, value)

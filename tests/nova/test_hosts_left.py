@@ -517,6 +517,25 @@ def test_numbers_of_hosts_with_room_are_shown_if_counts_are_configured(
     assert {(each.before, each.after) for each in other.hosts} == {(3, 2)}
 
 
+def test_number_that_placement_has_cut_off_is_left_out() -> None:
+    error = (
+        _Placement((0, 1_000, 999, 0), (3_000, 3_000))
+        .check(records=True, counts=True)
+        .find_short_resource(_QUERY)
+    )
+    assert error.hosts == (
+        HostsAt("MEMORY_MB", 3_000, 0),
+        HostsAt("DISK_GB", 3_000, 999),
+    )
+    assert "CPUs" not in str(error)
+
+
+def test_name_that_does_not_fit_is_cut_visibly() -> None:
+    error = NoHostLeft(f"No host has the trait CUSTOM_{'A' * 248}", "", ())
+    assert str(error).endswith("AAA...")
+    assert len(str(error)) == 180
+
+
 @pytest.mark.parametrize("more", ["of devices", "MISC_SHARES_VIA_AGGREGATE"])
 def test_numbers_are_left_out_where_a_host_may_take_from_elsewhere(
     more: str,

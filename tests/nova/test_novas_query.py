@@ -314,6 +314,75 @@ def test_move_for_which_only_excluded_hosts_are_left_has_that_reason(
     assert stages == ([] if read == "scheduled" else ["host filters"])
 
 
+_SHARES = "MISC_SHARES_VIA_AGGREGATE"
+
+
+def _put_in_one_aggregate(placement: EmbeddedPlacement, *names: str) -> None:
+    for name in names:
+        url = f"/resource_providers/{provider_uuid(name)}/aggregates"
+        generation = placement.client.request("GET", url)[
+            "resource_provider_generation"
+        ]
+        body = {
+            "aggregates": [_SERVER],
+            "resource_provider_generation": generation,
+        }
+        placement.client.request("PUT", url, body)
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize(
+    ("storage", "traits", "excluded", "read"),
+    [
+        ("nfs", _SHARES, "kvm", _OWN),
+        ("nfs", _SHARES, "gpu", "scheduled"),
+        ("gpu-1", f"{_SHARES} COMPUTE_NODE", "gpu", "scheduled"),
+    ],
+    ids=["of-storage", "other-host", "of-excluded-host"],
+)
+def test_host_whose_disk_another_provider_shares_is_excluded_by_its_own_name(
+    boot: Boot, storage: str, traits: str, excluded: str, read: str
+) -> None:
+    hosts = (
+        provider("kvm-1", "VCPU MEMORY_MB", "COMPUTE_NODE"),
+        provider(storage, "DISK_GB", traits),
+    )
+    with EmbeddedPlacement(Fleet(hosts)) as placement:
+        _put_in_one_aggregate(placement, "kvm-1", storage)
+        schedule = boot()
+        session = placement.client._adapter.session
+        client = report.report_client_singleton()
+        client._client = Adapter(
+            session, service_type="placement", raise_exc=False
+        )
+        assert schedule(ignore_hosts=[excluded]) == read
+
+
+def test_query_that_another_package_repeats_with_less_is_novas(
+    boot: Boot,
+) -> None:
+    """It has replaced the method after us."""
+    schedule = boot()
+    assert schedule() == "scheduled"
+    client = report.report_client_singleton()
+    query = client.get_allocation_candidates
+
+    def repeat(context: Any, resources: Any) -> Any:
+        response = query(context, resources)
+        if not response[0]:
+            resources.get_request_group(None).resources["MEMORY_MB"] = 4
+            response = query(context, resources)
+        return response
+
+    client.get_allocation_candidates = repeat
+    for _ in range(2):
+        assert schedule(memory=99) == "scheduled"
+    assert (
+        schedule(extra_specs={"resources:DISK_GB": "99"})
+        == "No available host has room for this flavor's disk."
+    )
+
+
 def test_reasons_are_there_without_counting_hosts(boot: Boot) -> None:
     assert boot("count_hosts = false")(memory=99) == _SHORT
 

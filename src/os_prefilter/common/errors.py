@@ -277,9 +277,12 @@ class NoHostLeft(RequestRejected):
         ):
             del shown[0]
         text = f"{reason} ({', '.join(shown)})." if shown else f"{reason}."
-        super().__init__(
-            text.encode()[:_REASON_LENGTH].decode(errors="ignore")
-        )
+        encoded = text.encode()
+        if len(encoded) > _REASON_LENGTH:
+            # Cut visibly: the start of a name may be another name.
+            cut = encoded[: _REASON_LENGTH - len("...")]
+            text = f"{cut.decode(errors='ignore')}..."
+        super().__init__(text)
 
 
 class NoHostServes(NoHostLeft):

@@ -18,6 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import nova.conf
+import os_traits
 from nova import exception
 from nova.scheduler.client import report
 
@@ -48,6 +49,7 @@ _Response = tuple[list[Any] | None, dict[str, Any] | None, str | None]
 # None for each where Placement refused (nova/scheduler/client/report.py, 27 to
 # 34).
 _QUERY = "get_allocation_candidates"
+_SHARES = os_traits.MISC_SHARES_VIA_AGGREGATE
 # Of more hosts, one is not among those that a move excludes.
 _MOST_HOSTS = 16
 
@@ -217,7 +219,7 @@ class SchedulingWatch:
             if not index:
                 _raise(error)
         elif len(now.steps) == 1:
-            reason = "No candidate is a host that the request names"
+            reason = "No candidate is a host that Nova knows and may choose"
             error = NoHostLeft(reason, HOST_FILTERS, ())
             self.service.end_without_host(error, spec, now.context)
 
@@ -252,6 +254,9 @@ class _WatchedQuery:
             getattr(type(self._client), _QUERY), self._client
         )
         response: _Response | None = query(context, resources)
+        if vars(self._client).get(_QUERY) is not self:
+            # Another package's, put there since, may ask again.
+            return response
         try:
             self.watch.answered(context, resources, response)
         except exception.NoValidHost:
@@ -279,10 +284,14 @@ def _are_excluded(
         return False
     found: list[set[str]] = []
     for each in requests:
-        roots = {
-            summaries[uuid]["root_provider_uuid"]
-            for uuid in each["allocations"]
-        }
+        # A provider that shares its resources is the root of its own tree; one
+        # that is a compute node as well may be a host for Nova.
+        roots = set()
+        for uuid in each["allocations"]:
+            root = summaries[uuid]["root_provider_uuid"]
+            traits = summaries[root]["traits"]
+            if _SHARES not in traits or os_traits.COMPUTE_NODE in traits:
+                roots.add(root)
         if roots not in found:
             found.append(roots)
         if len(found) > _MOST_HOSTS:
@@ -292,8 +301,8 @@ def _are_excluded(
     asked, problem = ask_in_time(read, "excluded hosts", until)
     if problem:
         return False
-    # A provider that shares its resources is the root of its own tree.
-    return all(roots & asked.result() for roots in found)
+    nodes = asked.result()
+    return all(roots and roots <= nodes for roots in found)
 
 
 def _only_excluded(spec: Any) -> NoHostLeft:

@@ -147,10 +147,12 @@ class CapacityCheck:
                 "No host has what the request asks for beside the resources of"
                 " its flavor"
             )
-        steps = []
-        if numbered:
-            for name, number in capable.items():
-                steps.append(HostsAt(name, hosts, number))
+        steps = [
+            HostsAt(name, hosts, number)
+            for name, number in capable.items()
+            # Placement returns no more candidates.
+            if numbered and number < _MOST_HOSTS
+        ]
         together = [("resources", ",".join(amounts)), *kept, ("limit", "1")]
         if not short and self._count_candidate_hosts(together):
             reason = (

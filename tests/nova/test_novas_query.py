@@ -43,6 +43,8 @@ def placement() -> Iterator[EmbeddedPlacement]:
         provider("gpu-1", _ROOM, "COMPUTE_NODE", (_GPU,)),
     )
     with EmbeddedPlacement(Fleet(hosts)) as placement:
+        # As nova-scheduler creates it some time after its start.
+        placement.client.ensure_traits(["CUSTOM_COMPUTE_TIME_HPET"])
         yield placement
 
 

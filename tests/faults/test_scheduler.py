@@ -13,7 +13,7 @@ import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.facts import CloudPlacement
-from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.threads import start_thread
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -120,7 +120,7 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
         pipeline = Service.from_conf(
             conf,
             placement=CloudPlacement(client),
-            host_traits=HostTraitsReader(client),
+            host_traits=ReasonReader(client),
         )
         begun = time.monotonic()
         decision = pipeline.apply(

@@ -26,7 +26,7 @@ from os_prefilter import (
     forbid,
     require,
 )
-from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.errors import NoHostLeft, NoHostServes
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service import Service
@@ -126,7 +126,7 @@ def _pipeline(observed: Observed, **options: Any) -> Service:
         **options,
     }
     return Service.from_conf(
-        conf_with(**options), host_traits=HostTraitsReader(observed.client)
+        conf_with(**options), host_traits=ReasonReader(observed.client)
     )
 
 
@@ -379,7 +379,7 @@ def test_what_a_filter_written_for_nova_takes_back_is_no_reason(
 
     def reason(*others: LoadedFilter) -> str:
         filters = (*load_filters(["image_metadata"], provided=None), *others)
-        reader = HostTraitsReader(Observed(placement).client)
+        reader = ReasonReader(Observed(placement).client)
         service = Service(filters, reasons=ReasonFinder(reader))
         return _reason(service, _NE2K, memory_mb=99)
 
@@ -393,7 +393,7 @@ def test_a_hundred_new_traits_of_rules_cost_one_request(
     names = [f"CUSTOM_RULE_{number}" for number in range(100)]
     placement.client.ensure_traits(names)
     observed = Observed(placement)
-    reader = HostTraitsReader(
+    reader = ReasonReader(
         observed.client, lambda _context: [str(provider_uuid("igb-1"))]
     )
 

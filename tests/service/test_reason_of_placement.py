@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.errors import NoHostLeft
 from os_prefilter.service.capacity import CAPACITY, CapacityCheck
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -280,7 +280,7 @@ def _is_true(reason: NoHostLeft, fleet: Fleet, asked: Asked) -> bool:
 
 
 def _check(client: PlacementClient, *, records: bool) -> CapacityCheck:
-    reader = HostTraitsReader(client)
+    reader = ReasonReader(client)
     return CapacityCheck(reader, records=records, counts=False)
 
 

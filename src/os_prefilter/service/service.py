@@ -168,7 +168,7 @@ class Service:
             (:data:`os_prefilter.service.existing_server.MachineTypeOf`).
         :param host_traits: reads which hosts have which traits, for
             :meth:`reason`
-            (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`).
+            (:class:`os_prefilter.adapters.placement.reasons.ReasonReader`).
         :param stores: where processes share what they read from Placement, the
             nearest first:
             :class:`os_prefilter.service.shared.InheritedStore` for those that

@@ -16,7 +16,7 @@ _MOST_TRAITS = 50
 _LONGEST_QUERY = 3_000
 
 
-class HostTraitsReader:
+class ReasonReader:
     """Reader for ``Service.from_conf(conf, host_traits=...)``.
 
     Placement sends some 800 bytes for each provider, so the queries are for

@@ -26,7 +26,6 @@ from oslo_cache import core as oslo_cache
 
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.placement.facts import CloudPlacement
-from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.adapters.shared_cache import CacheStore
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.hosts.marker_traits import REPORTED, names_with
@@ -104,7 +103,6 @@ def _service(url: str, cache: str) -> Service:
     return Service.from_conf(
         conf,
         placement=CloudPlacement(client, _some_hosts),
-        host_traits=ReasonReader(client, _some_hosts),
         stores=(InheritedStore, partial(CacheStore, region, url)),
     )
 

@@ -13,7 +13,6 @@ import pytest
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.facts import CloudPlacement
-from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.threads import start_thread
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -117,11 +116,7 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
             f"http://127.0.0.1:{server.getsockname()[1]}", tmp_path
         )
         client._timeout = 60.0
-        pipeline = Service.from_conf(
-            conf,
-            placement=CloudPlacement(client),
-            host_traits=ReasonReader(client),
-        )
+        pipeline = Service.from_conf(conf, placement=CloudPlacement(client))
         begun = time.monotonic()
         decision = pipeline.apply(
             spec_of({"hw_vif_model": "igb", "hw_time_hpet": "yes"})

@@ -10,6 +10,7 @@ import random
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 from urllib.parse import unquote
@@ -125,9 +126,12 @@ def _pipeline(observed: Observed, **options: Any) -> Service:
         "facts_interval": 1800,
         **options,
     }
-    return Service.from_conf(
-        conf_with(**options), host_traits=ReasonReader(observed.client)
-    )
+    # Facts of Placement would be asked for as well.
+    service = Service.from_conf(conf_with(**options))
+    shows_numbers = options.get("no_host_reason") == "counts"
+    reader = ReasonReader(observed.client)
+    reasons = ReasonFinder(reader, counts=shows_numbers)
+    return replace(service, reasons=reasons)
 
 
 def _end(
@@ -192,13 +196,11 @@ def test_reason_that_is_not_shown_is_recorded(
     )
 
 
-def test_service_without_a_reader_of_placement_does_not_know_the_reason() -> (
-    None
-):
+def test_service_without_a_placement_does_not_know_the_reason() -> None:
     service = Service.from_names("hpet")
     decision = service.apply(spec_of({}))
     error = service.reason(decision)
-    assert str(error) == "This service has no reader of Placement."
+    assert str(error) == "This service has no Placement."
     assert not error.is_public
 
 

@@ -19,7 +19,6 @@ from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.facts import CloudPlacement
-from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.errors import (
     ConfigurationError,
     DocumentError,
@@ -64,10 +63,7 @@ def load_service(
         "aggregates": lambda _context: fleet.aggregates.values(),
         "networks": lambda _context: NETWORKS,
     }
-    reader = ReasonReader(placement)
-    return Service.from_conf(
-        conf, facts, placement=CloudPlacement(placement), host_traits=reader
-    )
+    return Service.from_conf(conf, facts, placement=CloudPlacement(placement))
 
 
 def schedule(

@@ -19,7 +19,6 @@ from os_prefilter.adapters.nova_conf import unsupported_nova
 from os_prefilter.adapters.osinfo import has_libosinfo, implied_by
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.facts import CloudPlacement
-from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.adapters.shared_cache import CacheStore
 from os_prefilter.common import errors
 from os_prefilter.common.logs import get_logger
@@ -277,14 +276,11 @@ def _service(placement: CloudPlacement) -> Service:
                 "enabled_filters", f"{problem} {advice}"
             )
         stores = (InheritedStore, *_caches())
-        client = placement.client
-        host_traits = ReasonReader(client, some_compute_nodes)
         return Service.from_conf(
             conf,
             {"minimum_compute_version": minimum_compute_version},
             placement=placement,
             kept_machine_type=kept_machine_type,
-            host_traits=host_traits,
             stores=stores,
             in_nova=True,
             implied_by=implied_by,

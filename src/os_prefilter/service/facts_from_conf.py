@@ -23,6 +23,7 @@ from os_prefilter.filters.routed_networks import RoutedNetworks
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.model import NO_RULES
 from os_prefilter.service import deferral, known_traits, trait_scope
+from os_prefilter.service.capacity import PlacementReader
 from os_prefilter.service.conf import GROUP
 from os_prefilter.service.deployment_facts import Fact, ReadFact
 from os_prefilter.service.shared import MakeStore
@@ -111,6 +112,10 @@ class PlacementSource(Protocol):
 
     It is a :class:`os_prefilter.adapters.placement.facts.CloudPlacement`.
     """
+
+    @property
+    def reasons(self) -> PlacementReader:
+        """Read why it has no candidate."""
 
     def facts(
         self,

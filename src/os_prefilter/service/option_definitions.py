@@ -87,9 +87,7 @@ What the fault of a server says if there is no host for it, in place of "No
 valid host was found.": the properties that no host has together, as Placement
 confirms; or the trait that no host has, or the resource that no host has
 enough of. With ``count_hosts`` it may also be the host filter that left no
-host. It needs a reader of Placement from the embedding service, which the
-entry point for Nova provides. Placement is asked only after it had no
-candidate.
+host. Placement is asked only after it had no candidate.
 """,
     ),
     cfg.BoolOpt(

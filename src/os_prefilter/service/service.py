@@ -30,7 +30,7 @@ from os_prefilter.service import (
     trait_scope,
 )
 from os_prefilter.service.answer import ReasonFinder
-from os_prefilter.service.capacity import PlacementReader, not_known
+from os_prefilter.service.capacity import not_known
 from os_prefilter.service.conf import (
     GROUP,
     options_from,
@@ -94,7 +94,7 @@ class Service:
     machine_type_of: MachineTypeOf | None = None
     """Returns the machine type that a server keeps when it moves."""
     reasons: ReasonFinder | None = None
-    """Finds why no host is left; None without a reader of Placement."""
+    """Finds why no host is left; None without a Placement."""
     shows_reason: bool = True
     """Whether users read it; False with ``no_host_reason = off``."""
     observers: tuple[Observer, ...] = ()
@@ -145,7 +145,6 @@ class Service:
         *,
         placement: PlacementSource | None = None,
         kept_machine_type: MachineTypeOf | None = None,
-        host_traits: PlacementReader | None = None,
         stores: Iterable[MakeStore] = (),
         in_nova: bool = False,
         implied_by: Callable[[str], Mapping[str, str]] | None = None,
@@ -166,9 +165,6 @@ class Service:
             exists keeps on its next host, and None if it gets that host's
             default
             (:data:`os_prefilter.service.existing_server.MachineTypeOf`).
-        :param host_traits: reads which hosts have which traits, for
-            :meth:`reason`
-            (:class:`os_prefilter.adapters.placement.reasons.ReasonReader`).
         :param stores: where processes share what they read from Placement, the
             nearest first:
             :class:`os_prefilter.service.shared.InheritedStore` for those that
@@ -213,9 +209,9 @@ class Service:
             stores=stores,
         )
         reasons = None
-        if host_traits:
+        if placement:
             reasons = ReasonFinder(
-                host_traits,
+                placement.reasons,
                 counts=group.no_host_reason == "counts",
                 records=group.decision_history,
             )
@@ -391,7 +387,7 @@ class Service:
         if self.reasons:
             error = self.reasons.find(decision, query, context, until)
         else:
-            error = not_known("This service has no reader of Placement")
+            error = not_known("This service has no Placement")
         self.end_without_host(error, request_spec, context)
         return error
 

@@ -17,6 +17,7 @@ from os_prefilter.adapters.placement.client import (
     PlacementClient,
     check_response,
 )
+from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.errors import UnknownTraits
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
@@ -49,7 +50,8 @@ def _no_nodes(_context: Any) -> Iterable[str]:
 class CloudPlacement:
     """The Placement of a cloud, for ``Service.from_conf(placement=...)``.
 
-    :param client: of a Placement with microversion 1.22
+    :param client: with the microversion of the scheduler's own queries, at
+        least 1.22
     :param compute_nodes: as for :class:`PlacementFacts`
     :param create: ``(names)``: creates traits in the background; without it,
         the client does
@@ -66,6 +68,7 @@ class CloudPlacement:
         delay: float = 0.0,
     ) -> None:
         self.client = client
+        self.reasons = ReasonReader(client, compute_nodes)
         self.ensure_traits = client.ensure_traits
         self._compute_nodes = compute_nodes
         self._create = create or client.ensure_traits

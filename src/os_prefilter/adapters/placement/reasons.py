@@ -17,7 +17,7 @@ _LONGEST_QUERY = 3_000
 
 
 class ReasonReader:
-    """Reader for ``Service.from_conf(conf, host_traits=...)``.
+    """Reads for ``Service.reason``.
 
     Placement sends some 800 bytes for each provider, so the queries are for
     the smaller set of hosts.

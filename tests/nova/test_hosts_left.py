@@ -52,6 +52,11 @@ class SealedFilter(filters.BaseHostFilter):  # type: ignore[misc]
         raise TypeError("sealed")
 
 
+class StopsFilter(filters.BaseHostFilter):  # type: ignore[misc]
+    def filter_all(self, hosts: Any, spec_obj: Any) -> None:
+        """Return None, after which Nova has no host and runs no filter."""
+
+
 CALLED: list[str] = []
 
 
@@ -78,7 +83,12 @@ def another() -> list[type]:
 def _manager(start: Start, *names: str, lines: tuple[str, ...] = ()) -> Any:
     ours = [
         f"available_filters = {__name__}.{each.__name__}"
-        for each in (OddFilter, PassesNothingFilter, SealedFilter)
+        for each in (
+            OddFilter,
+            PassesNothingFilter,
+            SealedFilter,
+            StopsFilter,
+        )
     ]
     more = (
         *lines,
@@ -227,6 +237,14 @@ def test_host_filter_of_another_package_is_named(
 ) -> None:
     manager = _manager(start, "OddFilter", lines=("no_host_reason = counts",))
     assert _ends(manager, spec, odd_host) == _NAMED
+
+
+def test_host_filter_that_stops_filtering_is_named(
+    start: Start, spec: Any, odd_host: list[Any]
+) -> None:
+    manager = _manager(start, "StopsFilter", "OddFilter")
+    reason = "The host filter StopsFilter of this cloud allows no host."
+    assert _ends(manager, spec, odd_host).endswith(f" {reason}")
 
 
 def test_host_filter_after_one_that_is_not_counted_is_named(

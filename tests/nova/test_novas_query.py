@@ -209,6 +209,18 @@ def test_reason_is_told_where_filters_of_others_follow_ours(
     assert ran == [_SERVER] * 2
 
 
+def test_property_whose_trait_a_later_filter_removes_is_no_reason(
+    boot: Boot,
+) -> None:
+    schedule = boot()
+    asked: Any = {"memory": 99, "properties": {"hw_time_hpet": True}}
+    assert schedule(**asked) == _NO_HPET
+    request_filter.ALL_REQUEST_FILTERS.append(
+        lambda _context, spec: spec.root_required.clear()
+    )
+    assert schedule(**asked) == _SHORT
+
+
 def test_question_between_the_request_filters_and_novas_query_ends_no_boot(
     boot: Boot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

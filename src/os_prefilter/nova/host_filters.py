@@ -43,13 +43,12 @@ class _Counting:
     def filter_all(self, hosts: Iterable[Any], spec: Any) -> Any:
         hosts = list(hosts)
         found = super().filter_all(hosts, spec)  # type: ignore[misc]
-        if found is None:
-            return None
-        left = list(found)
+        left = list(found or ())
         self.watch.count(
             type(self).__name__, len(hosts), len(left), spec, _INDEX.get()
         )
-        return left
+        # With None, Nova has no host either, and runs no other filter.
+        return None if found is None else left
 
 
 def counting(watch: SchedulingWatch, ours: type) -> list[type]:

@@ -17,6 +17,7 @@ from random import choice
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl
 
 import os_traits
 
@@ -73,11 +74,21 @@ class RootDemand:
     by_properties: Mapping[tuple[str, ...], Traits]
 
 
-def root_demand(decision: Decision) -> RootDemand:
-    """Return the demand of a decision on the root provider."""
+def root_demand(decision: Decision, query: str = "") -> RootDemand:
+    """Return the demand of a decision on the root provider.
+
+    :param query: has what is left of it; empty if that is not known
+    """
+    asked: set[str] = set()
+    for key, value in parse_qsl(query):
+        if "required" in key:
+            asked.update(value.replace("!", "").split(","))
     parts: dict[tuple[str, ...], Traits] = {}
     for item in decision.requirements:
         if item.scope != ROOT or item in decision.removed_later:
+            continue
+        # A request filter that ran after all of these may have removed it.
+        if query and item.trait not in asked:
             continue
         trait = frozenset((str(item.trait),))
         new = Traits(trait) if item.required else Traits(forbidden=trait)
@@ -160,7 +171,7 @@ class ReasonFinder:
     def _find(
         self, decision: Decision, query: str, context: Any, until: float
     ) -> NoHostLeft:
-        demand = root_demand(decision)
+        demand = root_demand(decision, query)
         # Half of the time is for what must be asked.
         spare = min(until, monotonic() + deployment_facts.PATIENCE / 2)
         blame = self._blame(demand, context, spare)

@@ -329,6 +329,26 @@ def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_flee
     assert rejected
 
 
+def test_sample_that_another_request_replaces_meanwhile_is_read_as_it_was() -> (
+    None
+):
+    nodes = {
+        host: frozenset(("COMPUTE_NODE", trait))
+        for host, trait in (("igb-1", _IGB), ("hpet-1", _HPET))
+    }
+    finder = ReasonFinder(HostsInProcess(nodes))
+
+    class Replaced(dict[str, frozenset[str]]):
+        def values(self) -> Any:
+            finder._sample = Replaced(reversed(self.items()))
+            return super().values()
+
+    finder._sample = Replaced(nodes)
+    error = finder.find(_decision({_IGB, _HPET}), "")
+    assert isinstance(error, NoHostServes)
+    assert set(error.properties) == {_IGB, _HPET}
+
+
 def _decision(wanted: Iterable[str]) -> Decision:
     """Return a decision: each trait by a property, and no disabled host."""
 

@@ -199,10 +199,12 @@ class ReasonFinder:
         for _ in range(_MOST_ASKED if parts else 0):
             if self._is_served(demand.total):
                 return None
-            usable = self._hosts_meeting(_NODES | every)
+            # Another request may replace it, and places would be of others.
+            sample = self._sample
+            usable = _hosts_meeting(sample, _NODES | every)
             blamed = smallest_disjoint(
                 {
-                    names: self._hosts_meeting(part) & usable
+                    names: _hosts_meeting(sample, part) & usable
                     for names, part in parts.items()
                 }
             )
@@ -244,14 +246,6 @@ class ReasonFinder:
                 return True
         return False
 
-    def _hosts_meeting(self, demand: Traits) -> int:
-        """Return the places in the sample of the hosts that meet it."""
-        return set_of(
-            place
-            for place, traits in enumerate(self._sample.values())
-            if demand.met_by(traits)
-        )
-
     def _ask(self, traits: Traits) -> list[str] | None:
         """Return the hosts that Placement has with these traits."""
         found = self._placement.hosts(traits.required, traits.forbidden)
@@ -292,6 +286,17 @@ class ReasonFinder:
 
     def _number(self, traits: Traits) -> int:
         return len(self._capacity.ask(self._ask, traits) or ())
+
+
+def _hosts_meeting(
+    sample: Mapping[str, frozenset[str]], demand: Traits
+) -> int:
+    """Return the places in the sample of the hosts that meet a demand."""
+    return set_of(
+        place
+        for place, traits in enumerate(sample.values())
+        if demand.met_by(traits)
+    )
 
 
 def preferred_shares(

@@ -397,6 +397,29 @@ def test_query_that_another_package_repeats_with_less_is_novas(
     )
 
 
+class _SealedClient:
+    """A client of another package, which takes no attribute."""
+
+    __slots__ = ("_novas",)
+
+    def __init__(self, novas: Any) -> None:
+        self._novas = novas
+
+    def get_allocation_candidates(self, context: Any, resources: Any) -> Any:
+        return self._novas.get_allocation_candidates(context, resources)
+
+    def get(self, *given: Any, **named: Any) -> Any:
+        return self._novas.get(*given, **named)
+
+
+def test_client_that_cannot_be_watched_schedules(boot: Boot) -> None:
+    schedule = boot()
+    client: Any = report.report_client_singleton
+    client.return_value = _SealedClient(client.return_value)
+    assert schedule() == "scheduled"
+    assert schedule(memory=99) == ""
+
+
 def test_reasons_are_there_without_counting_hosts(boot: Boot) -> None:
     assert boot("count_hosts = false")(memory=99) == _SHORT
 

@@ -11,6 +11,7 @@ which follows the last request filter of the same request.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from time import monotonic
@@ -118,11 +119,13 @@ class SchedulingWatch:
         _SCHEDULING.set(_Scheduling(spec, context, decision, patience))
         # For each request: Nova makes its client when it is first used.
         client = report.report_client_singleton()
-        present = vars(client).get(_QUERY)
-        if isinstance(present, _WatchedQuery) and present.watch is self:
-            return
-        if hasattr(type(client), _QUERY):
-            setattr(client, _QUERY, _WatchedQuery(self, client))
+        # One of another package may have slots: Nova's own words remain.
+        with suppress(AttributeError, TypeError):
+            present = vars(client).get(_QUERY)
+            if isinstance(present, _WatchedQuery) and present.watch is self:
+                return
+            if hasattr(type(client), _QUERY):
+                setattr(client, _QUERY, _WatchedQuery(self, client))
 
     def expect_query(self) -> None:
         """Note that all request filters have run: Nova's query is next."""

@@ -629,23 +629,26 @@ class _Answers:
         self.queries: list[str] = []
         self.context = user_context()
         # The watch has no other reference to it.
-        self.spec = nova_spec(instance_uuid=_SERVER)
+        policy = "dedicated" if pins else "shared"
+        extra_specs = {"hw:cpu_policy": policy}
+        self.spec = nova_spec({}, extra_specs, instance_uuid=_SERVER)
         service: Any = SimpleNamespace(reason=self._reason)
         self.watch = scheduling.SchedulingWatch(service)
         decision: Any = SimpleNamespace(preferences=())
         self.watch.begin(self.spec, self.context, decision, 60.0)
-        self._pins = pins
 
     def _reason(self, *_given: Any, query: str, until: float) -> NoHostLeft:
-        self.queries.append(query)
-        return NoHostLeft(f"{query} is short", "room", ("PCPU",))
+        name = query.rpartition("%2C")[2].removesuffix("%3A1")
+        self.queries.append(name)
+        return NoHostLeft(f"{name} is short", "room", ("PCPU",))
 
     def read(self, resource: str, *candidates: Any) -> str:
         """Return what the user reads after Nova's query for a resource."""
-        resources = SimpleNamespace(
-            to_querystring=lambda: resource,
-            cpu_pinning_requested=self._pins and resource == "PCPU",
+        query = (
+            "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2C"
+            f"{resource}%3A1"
         )
+        resources = SimpleNamespace(to_querystring=lambda: query)
         response: Any = (list(candidates), {}, "1.36")
         try:
             self.watch.answered(self.context, resources, response)

@@ -249,6 +249,55 @@ def test_question_between_the_request_filters_and_novas_query_ends_no_boot(
     assert schedule(memory=99) == _SHORT
 
 
+def test_question_by_novas_own_method_before_novas_query_ends_no_boot(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it has candidates, and Nova's own has none."""
+    schedule = boot()
+    real = utils.resources_from_request_spec
+    ours: list[bool] = []
+    amounts: list[int] = []
+
+    def patched(context: Any, spec: Any, *given: Any, **named: Any) -> Any:
+        if not ours:
+            ours.append(True)
+            client = report.report_client_singleton()
+            for amount in amounts:
+                other = spec.obj_clone()
+                other.flavor.memory_mb = amount
+                asked = real(context, other, *given, **named)
+                client.get_allocation_candidates(context, asked)
+            ours.clear()
+        return real(context, spec, *given, **named)
+
+    monkeypatch.setattr(utils, "resources_from_request_spec", patched)
+    amounts[:] = [1000]
+    assert schedule() == "scheduled"
+    amounts[:] = [1000, 2]
+    assert schedule(memory=99) == _SHORT
+    preferred = {"trait:CUSTOM_FAST": "preferred"}
+    assert schedule(extra_specs=preferred) == "scheduled"
+    assert schedule(memory=99, extra_specs=preferred) == _SHORT
+
+
+def test_client_of_nova_that_raises_an_error_is_an_end_as_well(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = boot()
+    ends: list[Any] = []
+    our_entry().service.observers = (lambda event: ends.append(event.error),)
+
+    def fail(*_given: Any) -> None:
+        raise OSError("no certificate")
+
+    monkeypatch.setattr(
+        report.SchedulerReportClient, "get_allocation_candidates", fail
+    )
+    with pytest.raises(OSError, match="no certificate"):
+        schedule()
+    assert len([each for each in ends if each]) == 1
+
+
 def test_dedicated_cpus_that_the_flavor_asks_for_by_its_resource_have_a_reason(
     boot: Boot,
 ) -> None:

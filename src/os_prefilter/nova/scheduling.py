@@ -5,8 +5,8 @@
 Where Placement has no candidate, Nova gives no reason and calls nothing more.
 So :class:`SchedulingWatch` stands in the place of one method of Nova's client
 of Placement, the query for candidates, calls it, and looks at what it
-returned. Other packages may call that method too: only Nova's own call counts,
-which follows the last request filter of the same request.
+returned. Other packages may call that method too: only the query that Nova
+makes of the request spec, after the last request filter, counts.
 """
 
 from collections import Counter
@@ -15,12 +15,15 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary, ref
 
 import nova.conf
 import os_traits
 from nova import exception
+from nova.scheduler import utils
 from nova.scheduler.client import report
 
 from os_prefilter.common.errors import HostsAt, NoHostLeft, NoHostServes
@@ -28,7 +31,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.nova.facts import compute_nodes_of
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.request.fields import field_of
+from os_prefilter.request.fields import clone_of, field_of
 from os_prefilter.service.answer import preferred_shares
 from os_prefilter.service.capacity import not_known
 from os_prefilter.service.deployment_facts import ask_in_time
@@ -51,8 +54,6 @@ _Response = tuple[list[Any] | None, dict[str, Any] | None, str | None]
 # 34).
 _QUERY = "get_allocation_candidates"
 _SHARES = os_traits.MISC_SHARES_VIA_AGGREGATE
-# Of more hosts, one is not among those that a move excludes.
-_MOST_HOSTS = 16
 
 
 class _Scheduling:
@@ -79,6 +80,8 @@ class _Scheduling:
         """
         self.is_filtered = False
         """True from the last request filter to Placement's last response."""
+        self.found: list[str] = []
+        """Queries, Nova's or not, whose candidates change nothing."""
         self.query = ""
         """Nova's first query that Placement answered, urlencoded."""
         self.requests: list[Any] = []
@@ -147,15 +150,23 @@ class SchedulingWatch:
         # The state may be that of an earlier request in this thread.
         if now is None or not now.is_filtered or now.context is not context:
             return
+        spec = now.spec()
+        if spec is None or now.decision is None:
+            return
         requests, summaries, _ = response or (None, None, None)
+        query = resources.to_querystring()
+        matters = now.decision.preferences or field_of(spec, "ignore_hosts")
+        if requests and not matters:
+            now.found.append(query)
+            return
+        novas = _novas_queries(now, spec, query)
+        if _parts(query) not in novas:
+            return
         if requests is not None:
-            now.query = now.query or resources.to_querystring()
+            now.query = now.query or query
             now.requests += requests
             now.summaries |= summaries or {}
-        if (
-            resources.cpu_pinning_requested
-            and not nova.conf.CONF.workarounds.disable_fallback_pcpu_query
-        ):
+        if _parts(query) != novas[-1]:
             # Nova asks again, with VCPU in place of PCPU, and takes the
             # candidates of both.
             return
@@ -163,16 +174,12 @@ class SchedulingWatch:
         requests, summaries = now.requests, now.summaries
         # Megabytes that a thread would keep until its next request.
         now.requests, now.summaries = [], {}
-        spec = now.spec()
-        if spec is None or now.decision is None:
-            return
         if not requests:
-            _raise(self._reason(now, now.decision, spec))
+            if not any(_parts(each) in novas for each in now.found):
+                _raise(self._reason(now, now.decision, spec))
         elif _are_excluded(now, spec, requests, summaries):
-            error = _only_excluded(spec)
-            self.service.end_without_host(error, spec, context)
-            _raise(error)
-        elif now.decision.preferences:
+            _raise(self._end(now, spec, _only_excluded(spec)))
+        else:
             PREFERRED_SHARES[spec] = preferred_shares(now.decision, summaries)
 
     def _reason(
@@ -184,6 +191,12 @@ class SchedulingWatch:
                 decision, spec, now.context, query=now.query, until=until
             )
         error = not_known("Placement refused the query for candidates")
+        return self._end(now, spec, error)
+
+    def _end(
+        self, now: _Scheduling, spec: Any, error: NoHostLeft
+    ) -> NoHostLeft:
+        """Count and record that no host is left."""
         self.service.end_without_host(error, spec, now.context)
         return error
 
@@ -215,7 +228,7 @@ class SchedulingWatch:
             return
         if before:
             error = left_by_filters(now.steps, counts=self._counts)
-            self.service.end_without_host(error, spec, now.context)
+            self._end(now, spec, error)
             # For the second of several servers Nova must get a list: only then
             # it releases what it has claimed for the first one
             # (_ensure_sufficient_hosts in nova/scheduler/manager.py).
@@ -223,8 +236,7 @@ class SchedulingWatch:
                 _raise(error)
         elif len(now.steps) == 1:
             reason = "No candidate is a host that Nova knows and may choose"
-            error = NoHostLeft(reason, HOST_FILTERS, ())
-            self.service.end_without_host(error, spec, now.context)
+            self._end(now, spec, NoHostLeft(reason, HOST_FILTERS, ()))
 
 
 def _raise(error: NoHostLeft) -> None:
@@ -256,10 +268,21 @@ class _WatchedQuery:
         query = self.others or partial(
             getattr(type(self._client), _QUERY), self._client
         )
-        response: _Response | None = query(context, resources)
+        try:
+            response: _Response | None = query(context, resources)
+        except Exception:
+            # The end of the request as well.
+            self._look(context, resources, None)
+            raise
         if vars(self._client).get(_QUERY) is not self:
             # Another package's, put there since, may ask again.
             return response
+        self._look(context, resources, response)
+        return response
+
+    def _look(
+        self, context: Any, resources: Any, response: _Response | None
+    ) -> None:
         try:
             self.watch.answered(context, resources, response)
         except exception.NoValidHost:
@@ -269,7 +292,50 @@ class _WatchedQuery:
                 "Failed to look at Placement's response: %s",
                 describe_error(error),
             )
-        return response
+
+
+def _novas_queries(
+    now: _Scheduling, spec: Any, query: str
+) -> list[list[tuple[str, str]]]:
+    """Return Nova's queries for a request after its filters, in their order.
+
+    :param query: that was seen, which names the tree of a host where the
+        request names the host
+    """
+    tree = dict(parse_qsl(query)).get("in_tree")
+    node = SimpleNamespace(uuid=tree, host="", hypervisor_hostname="")
+    # Of several nodes of a host, Nova names no tree.
+    nodes = [node] if tree else [node, node]
+    manager = SimpleNamespace(
+        get_compute_nodes_by_host_or_node=lambda *_given, **_named: nodes
+    )
+
+    def query_of(*, pins: bool) -> Any:
+        # A copy: Nova writes the node into the request spec.
+        return utils.resources_from_request_spec(
+            now.context,
+            clone_of(spec),
+            manager,
+            enable_pinning_translate=pins,
+        )
+
+    # Another package may ask while Nova's query is made.
+    now.is_filtered = False
+    try:
+        queries = [query_of(pins=True)]
+        options = nova.conf.CONF.workarounds
+        if (
+            queries[0].cpu_pinning_requested
+            and not options.disable_fallback_pcpu_query
+        ):
+            queries.append(query_of(pins=False))
+        return [_parts(each.to_querystring()) for each in queries]
+    finally:
+        now.is_filtered = True
+
+
+def _parts(query: str) -> list[tuple[str, str]]:
+    return sorted(parse_qsl(query))
 
 
 def _are_excluded(
@@ -297,7 +363,8 @@ def _are_excluded(
                 roots.add(root)
         if roots not in found:
             found.append(roots)
-        if len(found) > _MOST_HOSTS:
+        # Most hosts have one node.
+        if len(found) > len(excluded):
             return False
     read = partial(compute_nodes_of, now.context, excluded)
     until = monotonic() + now.patience

@@ -698,43 +698,32 @@ def test_response_before_the_last_request_filter_ends_no_request(
     assert answers.queries == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["", "available_filters = nova.scheduler.filters.all_filters"],
-    ids=["alone", "novas"],
-)
-def test_function_in_available_filters_is_called_once_and_its_classes_count(
-    start: Start, line: str
-) -> None:
+def test_function_in_available_filters_is_called_once(start: Start) -> None:
     CALLED.clear()
     lines = [
         "[filter_scheduler]",
         "enabled_filters = OddFilter",
-        line,
         f"available_filters = {__name__}.of_operator",
         f"available_filters = {host_filters.OURS}",
         _ENABLED,
     ]
-    conf = "\n".join(lines)
-    (filter_,) = start("hpet", conf=conf).host_manager.enabled_filters
+    (filter_,) = start(
+        "hpet", conf="\n".join(lines)
+    ).host_manager.enabled_filters
+    assert type(filter_) is OddFilter
     assert CALLED == ["of_operator"]
     assert request_filter.ALL_REQUEST_FILTERS.count(of_operators_request) == 1
-    assert isinstance(filter_, host_filters._Counting)
-    assert isinstance(filter_, OddFilter)
-    # Also where the scheduler has begun before, in this process.
-    (filter_,) = start("hpet", conf=conf).host_manager.enabled_filters
-    assert isinstance(filter_, host_filters._Counting)
 
 
 def test_class_of_an_operators_function_stays_in_the_place_of_novas(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where it is not known which class of a name Nova takes, none is
-    replaced.
+    """Which classes a function has returned is not known, so none that may be
+    one of them is replaced.
     """
     lines = [
         "[filter_scheduler]",
-        "enabled_filters = ComputeFilter,OddFilter",
+        "enabled_filters = ComputeFilter,NumInstancesFilter,OddFilter",
         "available_filters = nova.scheduler.filters.all_filters",
         f"available_filters = {__name__}.another",
         f"available_filters = {__name__}.OddFilter",
@@ -742,14 +731,16 @@ def test_class_of_an_operators_function_stays_in_the_place_of_novas(
         _ENABLED,
     ]
     manager = start("hpet", conf="\n".join(lines)).host_manager
-    first, second = manager.enabled_filters
+    first, second, third = manager.enabled_filters
     assert type(first).__doc__ == "Of the operator."
     assert not isinstance(first, host_filters._Counting)
-    assert isinstance(second, host_filters._Counting)
+    assert not isinstance(second, host_filters._Counting)
+    assert isinstance(third, host_filters._Counting)
     assert (
-        "Hosts are not counted at the host filter ComputeFilter: there are 2"
-        " of that name." in caplog.text
-    )
+        "[filter_scheduler] available_filters: hosts are not counted at"
+        f" filters of {__name__}.another, which is a function, and of the"
+        " lines before it. Name its classes, each in a line after it."
+    ) in caplog.text
 
 
 class _Nova:

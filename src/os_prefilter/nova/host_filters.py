@@ -75,8 +75,7 @@ def counting(watch: SchedulingWatch, ours: type) -> list[type]:
             " filters of the lines after %s: make it the last one.",
             OURS,
         )
-    before = [each for each in lines[:place] if each != OURS]
-    found = _classes_of(before, options.enabled_filters)
+    found = _classes_of(each for each in lines[:place] if each != OURS)
     found[ours.__name__] = ours
     return [
         _counting(found[name], watch)
@@ -85,59 +84,28 @@ def counting(watch: SchedulingWatch, ours: type) -> list[type]:
     ]
 
 
-def _classes_of(lines: Iterable[str], names: Iterable[str]) -> dict[str, type]:
+def _classes_of(lines: Iterable[str]) -> dict[str, type]:
     """Return the classes of these lines of ``available_filters`` by name.
 
     A class that is not certain is left out.
     """
-    handler = filters.HostFilterHandler()
     found: dict[str, type] = {}
-    is_whole = True
     for line in lines:
         offered = importutils.import_class(line)
         if offered is filters.all_filters:
-            for each in handler.get_all_classes():
+            for each in filters.HostFilterHandler().get_all_classes():
                 found[each.__name__] = each
         elif isclass(offered):
             found[offered.__name__] = offered
         else:
-            is_whole = False
-    if is_whole:
-        return found
-    # What a function has returned is among all classes; of several of one
-    # name, it is not known which.
-    by_name: dict[str, list[type]] = {name: [] for name in names}
-    for each in _classes_below(object):
-        if (
-            each.__name__ in by_name
-            and hasattr(each, "filter_all")
-            and not issubclass(each, _Counting)
-        ):
-            by_name[each.__name__].append(each)
-    for name, classes in by_name.items():
-        if len(classes) > 1:
+            # It may have returned a class in place of one of an earlier line.
+            found.clear()
             LOG.warning(
-                "Hosts are not counted at the host filter %s: there are %d of"
-                " that name.",
-                name,
-                len(classes),
+                "[filter_scheduler] available_filters: hosts are not counted"
+                " at filters of %s, which is a function, and of the lines"
+                " before it. Name its classes, each in a line after it.",
+                line,
             )
-    return {
-        name: classes[0]
-        for name, classes in by_name.items()
-        if len(classes) == 1
-    }
-
-
-def _classes_below(base: type) -> set[type]:
-    found: set[type] = set()
-    new: set[type] = {base}
-    while new:
-        found |= new
-        below: set[type] = set()
-        for each in new:
-            below.update(type.__subclasses__(each))
-        new = below - found
     return found
 
 

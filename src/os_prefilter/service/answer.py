@@ -15,8 +15,7 @@ from functools import partial
 from math import inf
 from random import choice
 from time import monotonic
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import os_traits
@@ -64,18 +63,15 @@ class Traits:
         return self.required <= traits and self.forbidden.isdisjoint(traits)
 
 
-@dataclass(frozen=True, slots=True)
-class RootDemand:
-    """Demand of a request on the root provider of a host, by property."""
-
-    total: Traits
-    every_request: Traits
-    """Demand from no property, such as an enabled compute service."""
-    by_properties: Mapping[tuple[str, ...], Traits]
+_NODES = Traits(frozenset((os_traits.COMPUTE_NODE,)))
 
 
-def root_demand(decision: Decision, query: str = "") -> RootDemand:
-    """Return the demand of a decision on the root provider.
+def _demands_on_root(
+    decision: Decision, query: str = ""
+) -> dict[tuple[str, ...], Traits]:
+    """Return the demand on the root provider of a host, by property.
+
+    That of no property, such as an enabled compute service, has the key ().
 
     :param query: has what is left of it; empty if that is not known
     """
@@ -83,7 +79,7 @@ def root_demand(decision: Decision, query: str = "") -> RootDemand:
     for key, value in parse_qsl(query):
         if "required" in key:
             asked.update(value.replace("!", "").split(","))
-    parts: dict[tuple[str, ...], Traits] = {}
+    demands: dict[tuple[str, ...], Traits] = {(): Traits()}
     for item in decision.requirements:
         if item.scope != ROOT or item in decision.removed_later:
             continue
@@ -92,23 +88,9 @@ def root_demand(decision: Decision, query: str = "") -> RootDemand:
             continue
         trait = frozenset((str(item.trait),))
         new = Traits(trait) if item.required else Traits(forbidden=trait)
-        parts[item.properties] = parts.get(item.properties, Traits()) | new
-    total = Traits()
-    for part in parts.values():
-        total |= part
-    every_request = parts.pop((), Traits())
-    return RootDemand(total, every_request, MappingProxyType(parts))
-
-
-_NODES = Traits(frozenset((os_traits.COMPUTE_NODE,)))
-
-
-class _Blame(NamedTuple):
-    """The properties that no host serves together."""
-
-    properties: tuple[tuple[str, ...], ...]
-    which: str
-    """"available" if hosts serve them that are excluded anyway, else empty."""
+        before = demands.get(item.properties, Traits())
+        demands[item.properties] = before | new
+    return demands
 
 
 class ReasonFinder:
@@ -171,19 +153,22 @@ class ReasonFinder:
     def _find(
         self, decision: Decision, query: str, context: Any, until: float
     ) -> NoHostLeft:
-        demand = root_demand(decision, query)
+        demands = _demands_on_root(decision, query)
         # Half of the time is for what must be asked.
         spare = min(until, monotonic() + deployment_facts.PATIENCE / 2)
-        blame = self._blame(demand, context, spare)
-        if blame:
-            return self._with_numbers(blame, demand)
+        reason = self._blame(demands, context, spare)
+        if reason:
+            return reason
         if not query:
             return not_known("The query for candidates is not known")
         return self._capacity.find_short_resource(query)
 
     def _blame(
-        self, demand: RootDemand, context: Any, until: float
-    ) -> _Blame | None:
+        self,
+        demands: Mapping[tuple[str, ...], Traits],
+        context: Any,
+        until: float,
+    ) -> NoHostServes | None:
         """Return the properties that no host serves together.
 
         None if hosts serve them, or if that is not known. Whatever the
@@ -192,12 +177,16 @@ class ReasonFinder:
 
         :param until: when only the necessary queries are made
         """
-        every, parts = demand.every_request, demand.by_properties
+        parts = dict(demands)
+        every = parts.pop(())
+        total = every
+        for part in parts.values():
+            total |= part
         if not self._sample and parts:
             # Without it, the first query may be answered with most hosts.
             self._read(self._placement.some_hosts(context))
         for _ in range(_MOST_ASKED if parts else 0):
-            if self._is_served(demand.total):
+            if self._is_served(total):
                 return None
             # Another request may replace it, and places would be of others.
             sample = self._sample
@@ -223,7 +212,9 @@ class ReasonFinder:
                 excluded = every != Traits() and (
                     monotonic() > until or self._ask(alone)
                 )
-                return _Blame(blamed, "available" if excluded else "")
+                blame = {names: parts[names] for names in blamed}
+                which = "available" if excluded else ""
+                return self._with_numbers(blame, every, which)
             else:
                 return None
         return None
@@ -270,19 +261,26 @@ class ReasonFinder:
                 sample[host] = traits
         self._sample = dict(list(sample.items())[-MOST_HOSTS:])
 
-    def _with_numbers(self, blame: _Blame, demand: RootDemand) -> NoHostServes:
-        """Return the reason, with numbers of hosts if they are shown."""
-        names = map(" and ".join, blame.properties)
+    def _with_numbers(
+        self,
+        blame: Mapping[tuple[str, ...], Traits],
+        every: Traits,
+        which: str,
+    ) -> NoHostServes:
+        """Return the reason, with numbers of hosts if they are shown.
+
+        :param which: "available" if hosts serve the properties that are
+            excluded anyway, else empty
+        """
+        names = map(" and ".join, blame)
         if not self._counts:
-            return NoHostServes(names, which=blame.which)
-        every = _NODES | demand.every_request
-        hosts = self._number(every if blame.which else _NODES)
+            return NoHostServes(names, which=which)
+        every |= _NODES
+        hosts = self._number(every if which else _NODES)
         alone = []
-        if len(blame.properties) > 1:
-            for properties in blame.properties:
-                part = demand.by_properties[properties]
-                alone.append(self._number(every | part))
-        return NoHostServes(names, hosts, alone, blame.which)
+        if len(blame) > 1:
+            alone = [self._number(every | part) for part in blame.values()]
+        return NoHostServes(names, hosts, alone, which)
 
     def _number(self, traits: Traits) -> int:
         return len(self._capacity.ask(self._ask, traits) or ())

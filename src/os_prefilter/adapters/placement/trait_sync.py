@@ -215,16 +215,6 @@ class ProviderTraits:
         """
         return not self._looked_owned <= self._looked_owned_before
 
-    def recently_wanted(self) -> frozenset[str]:
-        """Return the keys wanted now or within :data:`UNWANTED_AFTER`.
-
-        This agent knows only what it has seen.
-        """
-        now = self._clock()
-        return frozenset(
-            key for key, until in self._wanted_until.items() if until > now
-        )
-
     def _tree(self) -> list[ResourceProvider]:
         """Return the root provider, and those below it after their parents."""
         tree = self._read_tree() if self._uuid else []
@@ -445,11 +435,13 @@ class ProviderTraits:
         self._left = frozenset(), frozenset()
         # What an earlier agent has reported was wanted a moment ago, as far as
         # this one knows.
+        now = self._clock()
         for key in keys_in(REPORTED, present):
-            self._wanted_until.setdefault(key, self._clock() + UNWANTED_AFTER)
-        return desired_traits.with_traits(
-            present, goal, self.recently_wanted()
-        )
+            self._wanted_until.setdefault(key, now + UNWANTED_AFTER)
+        still_wanted = [
+            key for key, until in self._wanted_until.items() if until > now
+        ]
+        return desired_traits.with_traits(present, goal, still_wanted)
 
 
 def _postponed(verdict: _Verdict) -> _Verdict:

@@ -32,11 +32,11 @@ from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.service import Service
 from os_prefilter.service.shared import InheritedStore
 from os_prefilter.service.traits_to_report import (
-    configured_filters,
     traits_to_create,
     wanted_groups,
 )
 from os_prefilter_tools.fleet.model import provider_uuid
+from os_prefilter_tools.operators.readiness import configured_filters
 from tests.benchmarks.served import FORK, Served, Used, client_of, serving
 from tests.benchmarks.shared import (
     FLAT,

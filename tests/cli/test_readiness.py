@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.hosts.marker_traits import WANTED, marker_key, names_with
-from os_prefilter.service.traits_to_report import configured_filters
 from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import RESERVED
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
-from os_prefilter_tools.operators.readiness import find_unwanted
+from os_prefilter_tools.operators.readiness import (
+    configured_filters,
+    find_unwanted,
+)
 from tests.conftest import conf_with
 from tests.support.commands import Capture, Cli, placed
 from tests.support.every_trait import marker_of

@@ -19,14 +19,12 @@ from oslo_upgradecheck import upgradecheck
 from placement import microversion
 
 from os_prefilter.adapters.nova_conf import available_filters, load_conf
-from os_prefilter.service.traits_to_report import (
-    configured_filters,
-    traits_to_create,
-)
+from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main as os_prefilter_main
 from os_prefilter_tools.cli.status import main
 from os_prefilter_tools.fleet.reader import load_fleet
+from os_prefilter_tools.operators.readiness import configured_filters
 from tests.services.cloud.others import others
 from tests.support.pages import DOCS, blocks, files_of
 from tests.support.placements import (

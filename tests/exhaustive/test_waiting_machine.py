@@ -52,7 +52,10 @@ from os_prefilter.request.requirements import Requirement
 from os_prefilter.service import deferral, traits_to_report
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import provider_uuid
-from os_prefilter_tools.operators.readiness import find_unwanted
+from os_prefilter_tools.operators.readiness import (
+    configured_filters,
+    find_unwanted,
+)
 from tests.conftest import conf_with
 from tests.support.every_trait import EVERY_GROUP
 from tests.support.hosts import KVM
@@ -114,9 +117,7 @@ def section_of(
     """Return what a section wants, the names it creates, and those of the four
     traits that it may require.
     """
-    filters, options = traits_to_report.configured_filters(
-        conf_with(**SECTIONS[name])
-    )
+    filters, options = configured_filters(conf_with(**SECTIONS[name]))
     groups = (
         traits_to_report.wanted_groups(filters, options) if filters else ()
     )
@@ -431,9 +432,7 @@ class Waiting(RuleBasedStateMachine):
         exclude hosts for a while.
         """
         placement = self.client.placement
-        filters, options = traits_to_report.configured_filters(
-            conf_with(**SECTIONS[section])
-        )
+        filters, options = configured_filters(conf_with(**SECTIONS[section]))
         names, _ = find_unwanted(
             placement.custom_traits() - placement.traits_in_use(),
             filters,

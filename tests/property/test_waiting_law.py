@@ -37,15 +37,13 @@ from os_prefilter.hosts.marker_traits import (
 )
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service import Service
-from os_prefilter.service.traits_to_report import (
-    configured_filters,
-    wanted_groups,
-)
+from os_prefilter.service.traits_to_report import wanted_groups
 from os_prefilter.vocabulary import BY_NAME, table
 from os_prefilter.vocabulary.model import Row, Term
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.operators.readiness import (
+    configured_filters,
     reports_of,
     unreported_groups,
 )

@@ -32,11 +32,9 @@ from os_prefilter.service import Service
 from os_prefilter.service.deployment_facts import Fact, versions_of
 from os_prefilter.service.facts_from_conf import facts_of
 from os_prefilter.service.known_traits import TraitNames, leave_out_unknown
-from os_prefilter.service.traits_to_report import (
-    configured_filters,
-    traits_to_create,
-)
+from os_prefilter.service.traits_to_report import traits_to_create
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.operators.readiness import configured_filters
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of

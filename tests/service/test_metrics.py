@@ -25,11 +25,11 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.service import Service, metrics
 from os_prefilter.service.metrics import Measuring
-from os_prefilter.service.traits_to_report import (
+from os_prefilter.service.traits_to_report import wanted_groups
+from os_prefilter_tools.operators.readiness import (
     configured_filters,
-    wanted_groups,
+    reports_of,
 )
-from os_prefilter_tools.operators.readiness import reports_of
 from tests.conftest import conf_with, spec_of
 from tests.support.every_trait import marker_of
 from tests.support.reporting_fleets import fleet_of

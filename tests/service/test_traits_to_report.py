@@ -24,7 +24,6 @@ from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.service import Service
 from os_prefilter.service.traits_to_report import (
-    configured_filters,
     traits_to_create,
     wanted_groups,
 )
@@ -37,6 +36,7 @@ from os_prefilter.vocabulary import (
 )
 from os_prefilter.vocabulary.config_templates import BUNDLED
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
+from os_prefilter_tools.operators.readiness import configured_filters
 from os_prefilter_tools.testing.law import single_cases
 from tests.conftest import conf_with
 from tests.support.hosts import KVM, other_hosts

@@ -12,16 +12,14 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.marker_traits import trait_groups
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.service.traits_to_report import (
-    configured_filters,
-    wanted_groups,
-)
+from os_prefilter.service.traits_to_report import wanted_groups
 from os_prefilter_tools.fleet.model import (
     Fleet,
     Inventory,
     Provider,
     provider_uuid,
 )
+from os_prefilter_tools.operators.readiness import configured_filters
 from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import conf_with
 

@@ -8,8 +8,6 @@ request can require is not reported.
 
 from collections.abc import Collection, Iterable
 
-from oslo_config import cfg
-
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.marker_traits import (
     WANTED,
@@ -18,8 +16,6 @@ from os_prefilter.hosts.marker_traits import (
     trait_groups,
 )
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.service.conf import GROUP, options_from
-from os_prefilter.service.loading import load_filters
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
 from os_prefilter.vocabulary.options import Options
 
@@ -47,19 +43,6 @@ def wanted_groups(
     return tuple(
         group for group in every if not group.traits.isdisjoint(traits)
     )
-
-
-def configured_filters(
-    conf: cfg.ConfigOpts,
-) -> tuple[tuple[LoadedFilter, ...], Options]:
-    """Return the filters that the configuration enables, and the options.
-
-    :raises ConfigurationError: if an option is wrong, or a filter does not
-        load
-    """
-    options = options_from(conf)
-    filters = load_filters(conf[GROUP].enabled_filters, provided=None)
-    return filters, options
 
 
 def traits_to_create(

@@ -9,7 +9,6 @@ from dataclasses import replace
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.service.traits_to_report import configured_filters
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_agent.cli.configuration import read_configuration
 from os_prefilter_agent.cli.context import values_of
@@ -20,6 +19,7 @@ from os_prefilter_tools.cli.filters_and_hosts import (
 )
 from os_prefilter_tools.operators.readiness import (
     DEFERRED,
+    configured_filters,
     find_unwanted,
     readiness,
 )

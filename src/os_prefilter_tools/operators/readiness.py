@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import os_traits
+from oslo_config import cfg
 
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.hosts.marker_traits import (
@@ -16,7 +17,9 @@ from os_prefilter.hosts.marker_traits import (
     trait_groups,
 )
 from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.deferral import Reports, Unreported, read_reports
+from os_prefilter.service.loading import load_filters
 from os_prefilter.service.traits_to_report import (
     traits_named_by,
     traits_to_create,
@@ -51,6 +54,19 @@ class ReadinessLine(NamedTuple):
     """:data:`ENFORCED` or :data:`DEFERRED`."""
     unreported: tuple[str, ...]
     """The names of the compute nodes that have not reported, sorted."""
+
+
+def configured_filters(
+    conf: cfg.ConfigOpts,
+) -> tuple[tuple[LoadedFilter, ...], Options]:
+    """Return the filters that the configuration enables, and the options.
+
+    :raises ConfigurationError: if an option is wrong, or a filter does not
+        load
+    """
+    options = options_from(conf)
+    filters = load_filters(conf[GROUP].enabled_filters, provided=None)
+    return filters, options
 
 
 def find_unwanted(

@@ -25,13 +25,13 @@ from os_prefilter.service.deferral import Unreported
 from os_prefilter.service.deployment_facts import Fact, versions_of
 from os_prefilter.service.facts_from_conf import facts_from
 from os_prefilter.service.shared import InheritedStore, MakeStore
-from os_prefilter.service.traits_to_report import (
-    configured_filters,
-    wanted_groups,
-)
+from os_prefilter.service.traits_to_report import wanted_groups
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.readiness import reports_of
+from os_prefilter_tools.operators.readiness import (
+    configured_filters,
+    reports_of,
+)
 from tests.conftest import conf_with, spec_of, times
 from tests.support.every_trait import EVERY_GROUP, marker_of
 from tests.support.placements import Observed, answering, provider, put_traits

@@ -338,7 +338,8 @@ def test_guest_of_nova_that_never_starts_is_refused_late(
     )
     if (
         facts.libvirt_version >= (9, 2, 0)
-        or not {"pc-i440fx-2.4", "pc-q35-2.4"} <= facts.own_guests.machines
+        or not {"pc-i440fx-2.4", "pc-q35-2.4"}
+        <= facts.guests[facts.architecture].machines
     ):
         pytest.skip("another libvirt, or a QEMU without these machine types")
     monkeypatch.setattr(

@@ -79,8 +79,9 @@ def test_decision_records_traits_filters_sources_and_durations() -> None:
         ),
     ]
     assert all(item.required is True for item in decision.requirements)
-    assert list(decision.seconds) == ["hpet", "image_metadata", "noop"]
-    assert all(0 <= seconds < 10 for seconds in decision.seconds.values())
+    names = [run.filter for run in decision.runs]
+    assert names == ["hpet", "image_metadata", "noop"]
+    assert all(0 <= run.seconds < 10 for run in decision.runs)
     assert spec.root_required == {
         "CUSTOM_COMPUTE_TIME_HPET",
         "COMPUTE_NET_VIF_MODEL_E1000E",

@@ -96,11 +96,6 @@ class Decision:
             *self.remarks,
         )
 
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Seconds by filter."""
-        return {run.filter: run.seconds for run in self.runs}
-
 
 class DecisionBuilder:
     """Builds a decision from the results of the filters that have run.

@@ -700,7 +700,7 @@ def test_hw_machine_type_that_qemu_has_is_the_default_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     host = _host_of("pc-q35-7.2")
-    assert host.own_guests.default_machine == "pc-q35-7.2"
+    assert host.guests[host.architecture].default_machine == "pc-q35-7.2"
     assert not caplog.messages
 
 
@@ -710,7 +710,7 @@ def test_hw_machine_type_that_qemu_lacks_is_a_warning_and_the_default_all_the_sa
 ) -> None:
     """Nova passes it to libvirt; guests that name a machine type start."""
     host = _host_of(wrong)
-    assert host.own_guests.default_machine == wrong
+    assert host.guests[host.architecture].default_machine == wrong
     warning = (
         "hw_machine_type of nova.conf gives x86_64 guests the machine type"
         f" '{wrong}'"
@@ -752,7 +752,8 @@ if folder := corpus():
                 facts(offered, data)
             return
         settings = LibvirtSettings(virt_type=kind)
-        own = facts(offered, data, settings=settings).own_guests
+        host = facts(offered, data, settings=settings)
+        own = host.guests[host.architecture]
         assert own.buses == answer.guest.buses
         assert own.machines == {answer.machine}
         assert own.default_machine

@@ -58,7 +58,7 @@ def test_probe_finds_what_the_host_is_and_every_qemu_has(
         == (connection.getInfo()[0], "qemu")
         == ("x86_64", "qemu")
     )
-    own = qemu.own_guests
+    own = qemu.guests[qemu.architecture]
     assert own.buses >= {"ide", "virtio", "scsi", "sata", "usb", "fdc"}
     assert own.video_models >= {"vga", "virtio", "none"}
     assert own.default_machine == "pc"

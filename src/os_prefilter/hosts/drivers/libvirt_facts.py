@@ -156,8 +156,3 @@ class LibvirtFacts(HostFacts, NovaSettings):
             for what, own, other in versions
             if own < other
         ]
-
-    @property
-    def own_guests(self) -> GuestFacts:
-        """The capabilities for guests of its own architecture."""
-        return self.guests.get(self.architecture, GuestFacts())

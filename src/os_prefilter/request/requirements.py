@@ -236,7 +236,17 @@ def require(
         request reads them
     :raises ValueError: if it is not the name of a trait.
     """
-    return _of_trait(trait, True, scope, source, properties)
+    return Requirements(
+        (
+            Requirement(
+                trait_named(trait),
+                True,
+                scope,
+                source,
+                properties=tuple(properties),
+            ),
+        )
+    )
 
 
 def forbid(
@@ -247,24 +257,17 @@ def forbid(
     :param properties: as for :func:`require`
     :raises ValueError: if it is not the name of a trait.
     """
-    return _of_trait(trait, False, scope, source, properties)
-
-
-def _of_trait(
-    trait: str,
-    required: bool,  # noqa: FBT001
-    scope: str,
-    source: str,
-    properties: Iterable[str],
-) -> Requirements:
-    item = Requirement(
-        trait_named(trait),
-        required,
-        scope,
-        source,
-        properties=tuple(properties),
+    return Requirements(
+        (
+            Requirement(
+                trait_named(trait),
+                False,
+                scope,
+                source,
+                properties=tuple(properties),
+            ),
+        )
     )
-    return Requirements((item,))
 
 
 def require_aggregates(
@@ -278,7 +281,13 @@ def require_aggregates(
     :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
-    return _of_aggregates(aggregates, True, source, names)
+    return Requirements(
+        aggregates=(
+            AggregateRequirement(
+                _uuids(aggregates), True, source, names=names
+            ),
+        )
+    )
 
 
 def forbid_aggregates(
@@ -290,15 +299,16 @@ def forbid_aggregates(
     :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
-    return _of_aggregates(aggregates, False, source, names)
+    return Requirements(
+        aggregates=(
+            AggregateRequirement(
+                _uuids(aggregates), False, source, names=names
+            ),
+        )
+    )
 
 
-def _of_aggregates(
-    aggregates: Iterable[str],
-    required: bool,  # noqa: FBT001
-    source: str,
-    names: str,
-) -> Requirements:
+def _uuids(aggregates: Iterable[str]) -> tuple[str, ...]:
     found = set(aggregates)
     if not found or not all(map(is_uuid, found)):
         raise ValueError(
@@ -307,9 +317,7 @@ def _of_aggregates(
         )
     # Placement takes other spellings, too, and compares them literally: one in
     # capitals would forbid nothing.
-    uuids = tuple(sorted({str(UUID(each)) for each in found}))
-    item = AggregateRequirement(uuids, required, source, names=names)
-    return Requirements(aggregates=(item,))
+    return tuple(sorted({str(UUID(each)) for each in found}))
 
 
 def prefer(trait: str, source: str) -> Requirements:

@@ -184,7 +184,7 @@ def test_servers_without_what_must_be_shown_are_left_out_with_the_policy(
     )
     assert (
         f"Nova: only the ID of the server {down} is shown. Its cell does not"
-        " answer; try again." in broken
+        " respond; try again." in broken
     )
     assert main(["audit", "--servers", "--os-cloud", "admin"]) == 1
     assert (

@@ -217,10 +217,19 @@ def test_later_reading_creates_traits_where_no_thread_could_be_started(
     _until(lambda: _HPET in placement.client.traits())
 
 
+_OF_OTHER_TESTS: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_this_test_alone() -> None:
+    """One of another test may wait for a Placement that never responds."""
+    _OF_OTHER_TESTS.update(threading.enumerate())
+
+
 def _threads_that_create() -> list[threading.Thread]:
-    return [
-        each for each in threading.enumerate() if each.name == "wanted traits"
-    ]
+    """Return the threads of this test that create traits."""
+    ours = set(threading.enumerate()) - _OF_OTHER_TESTS
+    return [each for each in ours if each.name == "wanted traits"]
 
 
 def _until_logged(caplog: pytest.LogCaptureFixture, number: int) -> list[str]:

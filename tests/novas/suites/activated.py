@@ -100,9 +100,9 @@ class Activated:
         self, what: str, function: Callable[..., Any]
     ) -> Callable[..., Any]:
         @wraps(function)
-        def counted(*args: Any) -> Any:
+        def counted(*args: Any, **named: Any) -> Any:
             self._seen.append(what)
-            result = function(*args)
+            result = function(*args, **named)
             if isinstance(result, Decision):
                 self._seen.extend(item.filter for item in result.requirements)
             return result

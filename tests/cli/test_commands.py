@@ -70,11 +70,11 @@ def test_misspelt_names_and_traits_without_their_property_are_noted(
     command: str, cli: Cli
 ) -> None:
     properties = ["--property", "hw_vif_modle=e1000"]
-    traits = ["--extra-spec", "trait:COMPUTE_SOUND_MODEL_USB=required"]
+    traits = ["--extra-spec", "trait:COMPUTE_NET_VIF_MODEL_E1000E=required"]
     options = [*properties, *traits, "--filter", "image_metadata"]
     printed = _on_one_line(cli.run(command, *options))
     assert _MISSPELT in printed
-    assert "it builds the guest by hw_sound_model or hw:sound_model" in printed
+    assert "it builds the guest by hw_vif_model" in printed
 
 
 def test_misspelt_names_are_noted_by_an_audit(cli: Cli) -> None:

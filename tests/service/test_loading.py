@@ -187,6 +187,8 @@ def _filters() -> list[tuple[str, str]]:
                 isfunction(function)
                 and function.__module__ == module.__name__
                 and not name.startswith("_")
+                # Changed copies, where mutmut runs the tests.
+                and "__mutmut_" not in name
             )
             if (
                 is_its_own

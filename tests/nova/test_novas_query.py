@@ -353,8 +353,8 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ["kvm", "gpu"],
             {},
-            "No host but those that this move excludes has what the server"
-            " asks for.",
+            "Only hosts that this move excludes have what the server asks"
+            " for.",
         ),
         ([], {}, "scheduled"),
         (None, {}, "scheduled"),

@@ -379,7 +379,6 @@ def _only_excluded(spec: Any) -> NoHostLeft:
     reason = "No host but the server's own has what the server asks for"
     if len(spec.ignore_hosts) > 1:
         reason = (
-            "No host but those that this move excludes has what the server"
-            " asks for"
+            "Only hosts that this move excludes have what the server asks for"
         )
     return NoHostLeft(reason, HOST_FILTERS, ())

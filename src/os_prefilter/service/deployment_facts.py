@@ -379,7 +379,7 @@ _version_of = attrgetter("version")
 def versions_of(
     facts: Sequence[Fact], context: Any = None, until: float = inf
 ) -> tuple[int, ...]:
-    """Return the versions of facts, after a reading of those that are due.
+    """Return the versions of facts, after a reading of the due ones.
 
     All that are due are queried at the same time.
 

@@ -85,7 +85,7 @@ class CloudPlacement:
     ) -> "PlacementFacts":
         """Return what reads the facts of these names.
 
-        :param filters: those that are enabled
+        :param filters: the enabled ones
         """
         return PlacementFacts(
             self.client,
@@ -186,7 +186,7 @@ class PlacementFacts:
     :param compute_nodes: ``(context) -> UUIDs`` of some compute nodes; each
         takes one more request
     :param needed: traits that filters may require
-    :param create: called with those that do not exist
+    :param create: called with the traits that do not exist
     """
 
     def __init__(  # noqa: PLR0913 - all but the first have defaults

@@ -430,8 +430,10 @@ def test_resize_of_which_nothing_is_known_is_rejected_for_nothing_the_server_may
     ):
         assert _refused(_scheduled(_REJECTIONS[0], _resize, server)) == ""
     assert (
-        "Failed to find out whether a server is resized: RuntimeError: the"
-        " cell is down" in caplog.text
+        f"Failed to look up the server '{_SERVER}' (RuntimeError: the cell is"
+        " down): no host is excluded because of its default machine type, and"
+        " nothing in a new flavor is a reason to reject the request."
+        in caplog.text
     )
 
 

@@ -26,6 +26,7 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.service import Service, decision_log
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
+from os_prefilter.service.existing_server import ExistingServer
 from os_prefilter.service.request_events import RequestEvent
 from tests.conftest import pipeline_of, spec_of
 
@@ -172,14 +173,14 @@ def test_variant_of_a_service_keeps_history_metrics_and_the_machine_type(
 ) -> None:
     service = replace(
         _pipeline(),
-        machine_type_of=lambda _context, _spec: "q35",
+        look_up_server=lambda _context, _spec: ExistingServer("q35"),
         reasons=None,
     )
     for each in (service.without_waiting(), service.without_nova_style()):
         each.apply(_spec(hw_vif_model="igb"), _CONTEXT)
-        assert (each.observers, each.machine_type_of) == (
+        assert (each.observers, each.look_up_server) == (
             service.observers,
-            service.machine_type_of,
+            service.look_up_server,
         )
     assert len(_texts(history)) == 2
 

@@ -15,6 +15,7 @@ from nova import objects
 import os_prefilter
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.service import Service
+from os_prefilter.service.existing_server import ExistingServer
 from os_prefilter.vocabulary import rows_required_by
 from os_prefilter.vocabulary.machine_types import MACHINES, families_without
 from os_prefilter.vocabulary.model import UnknownValues
@@ -27,6 +28,12 @@ _DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
 _DATABASE_ERROR = RuntimeError("mysql://nova:hunter2@db is down\nERROR forged")
 _PC, _Q35 = "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"
 _IDE = {"hw_disk_bus": "ide"}
+_SHARED = {"hw:cpu_policy": "shared"}
+# What nova-api adds for a rebuild.
+_REBUILD = {
+    "scheduler_hints": {"_nova_check_type": ["rebuild"]},
+    "force_hosts": ["here"],
+}
 _FILTERS = Service.from_names("image_metadata", "hpet").filters
 _SERVER = "11111111-1111-4111-8111-111111111111"
 _MOVES = (
@@ -37,7 +44,7 @@ _MOVES = (
 )
 
 
-def _pipeline(kept: object = None, options: Options = _ALL) -> Service:
+def _pipeline(kept: Any = None, options: Options = _ALL) -> Service:
     """Return the filters of a service whose servers keep this machine type, or
     of which an error says nothing.
     """
@@ -45,14 +52,23 @@ def _pipeline(kept: object = None, options: Options = _ALL) -> Service:
     def ask(_context: object, _request_spec: object) -> Any:
         if isinstance(kept, BaseException):
             raise kept
-        return kept
+        return ExistingServer(kept)
 
-    return Service(_FILTERS, options, machine_type_of=ask)
+    return Service(_FILTERS, options, look_up_server=ask)
 
 
-def _moving(properties: dict[str, Any], destination: Any = _MOVES[0]) -> Any:
+def _moving(
+    properties: dict[str, Any],
+    destination: Any = _MOVES[0],
+    extra_specs: dict[str, str] | None = None,
+    **fields: Any,
+) -> Any:
     return nova_spec(
-        properties, requested_destination=destination, instance_uuid=_SERVER
+        properties,
+        extra_specs,
+        requested_destination=destination,
+        instance_uuid=_SERVER,
+        **fields,
     )
 
 
@@ -113,18 +129,58 @@ def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
             _moving(_IDE),
             Options(reported_traits=("CUSTOM_COMPUTE_TIME_HPET",)),
         ),
+        (_moving(_IDE, extra_specs=_SHARED, **_REBUILD), Options()),
+    ],
+    ids=[
+        "new",
+        "new-on-a-host",
+        "machine-type-of-image",
+        "not-reported",
+        "other-traits",
+        "rebuild",
     ],
 )
-def test_kept_machine_type_is_looked_up_only_where_an_answer_depends_on_it(
+def test_server_is_looked_up_only_where_an_answer_depends_on_it(
     spec: Any, options: Options
 ) -> None:
     looked_up: list[object] = []
 
-    def ask(_context: object, request_spec: object) -> None:
+    def ask(_context: object, request_spec: object) -> ExistingServer:
         looked_up.append(request_spec)
+        return ExistingServer()
 
-    Service(_FILTERS, options, machine_type_of=ask).apply(spec)
+    Service(_FILTERS, options, look_up_server=ask).apply(spec)
     assert looked_up == []
+
+
+def test_one_look_up_says_all_of_a_server() -> None:
+    looked_up: list[object] = []
+
+    def ask(context: object, _request_spec: object) -> ExistingServer:
+        looked_up.append(context)
+        return ExistingServer("pc", has_new_flavor=True)
+
+    service = Service(_FILTERS, _ALL, look_up_server=ask)
+    spec = _moving(_IDE, extra_specs=_SHARED)
+    requirements = service.apply(spec, "context").requirements
+    assert _PC in {each.trait for each in requirements}
+    assert looked_up == ["context"]
+
+
+def test_kept_machine_type_does_not_count_where_the_image_names_one() -> None:
+    spec = _moving({**_IDE, "hw_machine_type": "pc"}, extra_specs=_SHARED)
+    assert _machines(_pipeline("q35"), spec) == {_PC}
+
+
+def test_nothing_is_known_of_a_server_whose_look_up_returns_something_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    look_up: Any = lambda _context, _spec: None  # noqa: E731
+    service = Service(_FILTERS, _ALL, look_up_server=look_up)
+    assert _machines(service, _moving(_IDE)) == set()
+    assert (
+        f"Failed to look up the server '{_SERVER}' (TypeError" in caplog.text
+    )
 
 
 def test_move_does_not_answer_for_a_new_server_of_the_same_image() -> None:

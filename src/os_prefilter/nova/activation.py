@@ -25,8 +25,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.nova.connections import ADAPTER
 from os_prefilter.nova.entry import LastFilter, NovaFilter, RequestFilters
 from os_prefilter.nova.facts import (
-    has_new_flavor,
-    kept_machine_type,
+    look_up_server,
     minimum_compute_version,
     some_compute_nodes,
 )
@@ -280,11 +279,10 @@ def _service(placement: CloudPlacement) -> Service:
             conf,
             {"minimum_compute_version": minimum_compute_version},
             placement=placement,
-            kept_machine_type=kept_machine_type,
+            look_up_server=look_up_server,
             stores=stores,
             in_nova=True,
             implied_by=implied_by,
-            has_new_flavor=has_new_flavor,
         )
     except errors.ConfigurationError as error:
         # Nova logs errors at its start as tracebacks; this is the line to

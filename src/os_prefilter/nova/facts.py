@@ -20,61 +20,45 @@ from nova.utils import SM_IMAGE_PROP_PREFIX
 
 from os_prefilter.nova.connections import lock_of
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+from os_prefilter.service.existing_server import KEEPS_NOTHING, ExistingServer
 
 # Facts are read at the same time, each in a thread; a worker takes one
 # connection for them to each cell.
 _CELLS = "cells"
 
 
-def kept_machine_type(context: Any, request_spec: Any) -> str | None:
-    """Return the machine type that Nova keeps for a server that moves.
+def look_up_server(context: Any, request_spec: Any) -> ExistingServer:
+    """Return what Nova keeps for a server that exists.
 
-    Its libvirt driver keeps it in the server's system metadata.
-
-    None for a resize or a cold migration: nova-compute then starts the guest
-    from the request's image, so that the destination's default counts. None
-    for a rebuild, at which nova-api removes what is kept. None also if none is
-    kept, with another driver for instance.
+    Its libvirt driver keeps the machine type in the server's system metadata;
+    with another driver, none is kept.
     """
     if request_is_rebuild(request_spec):
-        return None
-    server = _server_of(context, request_spec)
-    if server.task_state == RESIZE_PREP:
-        # To another cell the server moves by a snapshot, which has what is
-        # kept.
-        leaves_cell = request_spec.requested_destination.allow_cross_cell_move
-        return UNKNOWN_MACHINE_TYPE if leaves_cell else None
-    kept: str | None = server.system_metadata.get(
-        f"{SM_IMAGE_PROP_PREFIX}hw_machine_type"
-    )
-    return kept
-
-
-def has_new_flavor(context: Any, request_spec: Any) -> bool:
-    """Return whether a server is resized, not migrated to its own flavor.
-
-    nova-conductor decides by the same fields.
-    """
-    server = _server_of(context, request_spec)
-    is_resized: bool = (
-        server.task_state == RESIZE_PREP
-        and server.instance_type_id != request_spec.flavor.id
-    )
-    return is_resized
-
-
-def _server_of(context: Any, request_spec: Any) -> Any:
-    """Return the server of a request from the database of its cell."""
+        # nova-api removes what is kept.
+        return KEEPS_NOTHING
     admin = (context or nova_context.get_admin_context()).elevated()
     mapping = InstanceMapping.get_by_instance_uuid(
         admin, request_spec.instance_uuid
     )
     with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
-        return Instance.get_by_uuid(
+        server = Instance.get_by_uuid(
             in_cell,
             request_spec.instance_uuid,
             expected_attrs=["system_metadata"],
         )
+    if server.task_state != RESIZE_PREP:
+        name = f"{SM_IMAGE_PROP_PREFIX}hw_machine_type"
+        return ExistingServer(server.system_metadata.get(name))
+    # A resize, or a cold migration to the server's own flavor: nova-conductor
+    # decides by the same fields. nova-compute then starts the guest from the
+    # request's image, so that the destination's default counts.
+    found = ExistingServer(
+        None, server.instance_type_id != request_spec.flavor.id
+    )
+    if request_spec.requested_destination.allow_cross_cell_move:
+        # There the server moves by a snapshot, which has what is kept.
+        return found._replace(machine_type=UNKNOWN_MACHINE_TYPE)
+    return found
 
 
 def some_compute_nodes(context: Any) -> list[str]:

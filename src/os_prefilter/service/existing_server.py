@@ -11,8 +11,7 @@ metadata, where the image names none, and never into the request spec. See ADR
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
@@ -23,19 +22,33 @@ from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
 
-MachineTypeOf = Callable[[Any, Any], str | None]
-"""``(context, request_spec) -> machine type``, such as ``pc-q35-9.1``.
-
-It is the one that an existing server keeps; None where the server gets the
-default of its next host. Empty, or an error, means that it is not known.
-Called for moves alone, never for a new server.
-"""
-
-HasNewFlavor = Callable[[Any, Any], bool]
-"""``(context, request_spec) -> whether a server is resized``."""
-
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
+
+
+class ExistingServer(NamedTuple):
+    """A server that exists; by default, nothing is known of it."""
+
+    machine_type: str | None = UNKNOWN_MACHINE_TYPE
+    """The machine type that it keeps, such as ``pc-q35-9.1``.
+
+    None if it gets the default of its next host; empty if that is not known.
+    """
+    has_new_flavor: bool = False
+    """True for a resize.
+
+    With False, the server is rejected for nothing that it may have had before.
+    """
+
+
+KEEPS_NOTHING = ExistingServer(None)
+
+LookUpServer = Callable[[Any, Any], ExistingServer]
+"""``(context, request_spec) -> ExistingServer``.
+
+After an error, nothing is known of the server. Called for requests of existing
+servers alone, never for a new server.
+"""
 
 
 def may_be_required(options: Options) -> bool:
@@ -47,73 +60,47 @@ def may_be_required(options: Options) -> bool:
     return any(map(options.reports, traits))
 
 
-def kept_machine_type(
-    look_up: MachineTypeOf | None,
+def find_server(
+    look_up: LookUpServer | None,
     request: Request,
     context: Any,
     until: float,
-) -> str | None:
-    """Return the machine type that the server of a request keeps.
+    *,
+    machine_counts: bool,
+) -> ExistingServer:
+    """Return what a decision depends on of the server of a request.
 
     :param until: when the request waits no longer, on the clock of
         :func:`time.monotonic`
-    :return: ``UNKNOWN_MACHINE_TYPE`` if it is not known
+    :param machine_counts: whether filters can require a machine type
     """
-    if look_up is None:
-        return UNKNOWN_MACHINE_TYPE
-    asked, problem = ask_in_time(
-        partial(request.ask, look_up, context),
-        "machine type",
-        until,
-        "kept_machine_type",
-    )
-    if problem:
-        LOG.warning(
-            "The machine type of the server %s is not known (%s): no host is"
-            " excluded because of its default.",
-            quote(request.instance_uuid),
-            problem,
+    machine_counts = machine_counts and request.takes_default_machine_type
+    # Only extra specs can be a reason to reject a resize.
+    flavor_counts = request.extra_specs and not request.is_rebuild
+    if not (machine_counts or flavor_counts):
+        return KEEPS_NOTHING
+    found = ExistingServer()
+    if look_up:
+        asked, problem = ask_in_time(
+            lambda: ExistingServer(*request.ask(look_up, context)),
+            "existing server",
+            until,
+            "look_up_server",
         )
-        return UNKNOWN_MACHINE_TYPE
-    machine_type = asked.result()
-    if machine_type is None:
-        return None
+        if problem:
+            LOG.warning(
+                "Failed to look up the server %s (%s): no host is excluded"
+                " because of its default machine type, and nothing in a new"
+                " flavor is a reason to reject the request.",
+                quote(request.instance_uuid),
+                problem,
+            )
+        else:
+            found = asked.result()
+    if not machine_counts:
+        return found._replace(machine_type=None)
     # One of no known family requires nothing, and is not the host's default
     # either.
-    return (
-        machine_type
-        if _MACHINE.canonical(machine_type)
-        else UNKNOWN_MACHINE_TYPE
-    )
-
-
-def is_resized(
-    look_up: HasNewFlavor | None,
-    request: Request,
-    context: Any,
-    until: float,
-) -> bool:
-    """Return whether a server gets another flavor; False if it is not known.
-
-    :param until: as for :func:`kept_machine_type`
-    """
-    # Only extra specs can be a reason to reject a resize.
-    if (
-        not look_up
-        or not request.server_exists
-        or request.is_rebuild
-        or not request.extra_specs
-    ):
-        return False
-    asked, problem = ask_in_time(
-        partial(request.ask, look_up, context),
-        "is resized",
-        until,
-        "has_new_flavor",
-    )
-    if problem:
-        LOG.warning(
-            "Failed to find out whether a server is resized: %s", problem
-        )
-        return False
-    return asked.result()
+    if found.machine_type and not _MACHINE.canonical(found.machine_type):
+        return found._replace(machine_type=UNKNOWN_MACHINE_TYPE)
+    return found

@@ -38,10 +38,9 @@ from os_prefilter.service.conf import (
 )
 from os_prefilter.service.decision_cache import DecisionCache
 from os_prefilter.service.existing_server import (
-    HasNewFlavor,
-    MachineTypeOf,
-    is_resized,
-    kept_machine_type,
+    KEEPS_NOTHING,
+    LookUpServer,
+    find_server,
     may_be_required,
 )
 from os_prefilter.service.facts_from_conf import (
@@ -91,8 +90,8 @@ class Service:
     filters: tuple[LoadedFilter, ...] = ()
     options: Options = field(default_factory=Options)
     facts: Mapping[str, deployment_facts.Fact] = field(default_factory=dict)
-    machine_type_of: MachineTypeOf | None = None
-    """Returns the machine type that a server keeps when it moves."""
+    look_up_server: LookUpServer | None = None
+    """Returns what a server that exists keeps; None if that is not known."""
     reasons: ReasonFinder | None = None
     """Finds why no host is left; None without a Placement."""
     shows_reason: bool = True
@@ -108,13 +107,6 @@ class Service:
 
     None if they are not required.
     """
-    has_new_flavor: HasNewFlavor | None = None
-    """``(context, request_spec) -> bool``: whether a server is resized.
-
-    With None, or after an error, that is not known, and the server is rejected
-    for nothing that it may have had before.
-    """
-
     observe_facts: Callable[[Mapping[str, Any]], None] | None = None
     """Called with the values of facts when one has changed."""
     placement: PlacementSource | None = None
@@ -144,11 +136,10 @@ class Service:
         facts: Mapping[str, deployment_facts.ReadFact] | None = None,
         *,
         placement: PlacementSource | None = None,
-        kept_machine_type: MachineTypeOf | None = None,
+        look_up_server: LookUpServer | None = None,
         stores: Iterable[MakeStore] = (),
         in_nova: bool = False,
         implied_by: Callable[[str], Mapping[str, str]] | None = None,
-        has_new_flavor: Callable[[Any, Any], bool] | None = None,
     ) -> "Service":
         """Load the filters that ``conf`` enables.
 
@@ -161,10 +152,8 @@ class Service:
             ``CUSTOM_`` traits that filters may require, and that show hosts
             what to report, are created in the background; those of the
             operator's rules, before new rules are used.
-        :param kept_machine_type: returns the machine type that a server which
-            exists keeps on its next host, and None if it gets that host's
-            default
-            (:data:`os_prefilter.service.existing_server.MachineTypeOf`).
+        :param look_up_server: returns what is known of a server that exists
+            (:data:`os_prefilter.service.existing_server.LookUpServer`).
         :param stores: where processes share what they read from Placement, the
             nearest first:
             :class:`os_prefilter.service.shared.InheritedStore` for those that
@@ -177,18 +166,14 @@ class Service:
         :param implied_by: as :attr:`implied_by`, for the option
             ``require_implied_devices``
             (:func:`os_prefilter.adapters.osinfo.implied_by`)
-        :param has_new_flavor: as :attr:`has_new_flavor`
         :raises ConfigurationError: if the service must not start with this
             configuration.
         """
         _check_facts(facts)
-        request = ("context", "request_spec")
-        for name, given in (
-            ("kept_machine_type", kept_machine_type),
-            ("has_new_flavor", has_new_flavor),
-        ):
-            if given is not None:
-                deployment_facts.check_callable(name, given, *request)
+        if look_up_server is not None:
+            deployment_facts.check_callable(
+                "look_up_server", look_up_server, "context", "request_spec"
+            )
         warn_of_misspelt_names(conf)
         options = options_from(conf, in_nova=in_nova)
         group = conf[GROUP]
@@ -224,14 +209,13 @@ class Service:
             filters,
             options,
             known,
-            kept_machine_type,
+            look_up_server,
             reasons,
             group.no_host_reason != "off",
             tuple(observers),
             measuring.count_hosts if measuring else None,
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
-            has_new_flavor,
             measuring.observe_facts if measuring else None,
             placement,
         )
@@ -431,21 +415,21 @@ class Service:
             # not kept for later ones.
             self._snapshot = snapshot = self._snapshot_of(versions)
         request = Request(request_spec, None, self._reads)
-        keeps = (
-            request.server_exists
-            and self._may_require_machine_types
-            and request.takes_default_machine_type
-        )
         implied = self._implied_in(request)
-        resized = is_resized(self.has_new_flavor, request, context, until)
-        if keeps or implied or resized:
-            kept = None
-            if keeps:
-                kept = kept_machine_type(
-                    self.machine_type_of, request, context, until
-                )
+        server = KEEPS_NOTHING
+        if request.server_exists:
+            server = find_server(
+                self.look_up_server,
+                request,
+                context,
+                until,
+                machine_counts=self._may_require_machine_types,
+            )
+        if implied or server != KEEPS_NOTHING:
             request = request.with_server(
-                kept, implied, has_new_flavor=resized
+                server.machine_type,
+                implied,
+                has_new_flavor=server.has_new_flavor,
             )
         if self._reads is None:
             return self._decided(snapshot.pipeline, request, context), False

@@ -25,6 +25,10 @@ from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, RequestSpec
 from os_prefilter.service import Service
+from os_prefilter.service.existing_server import (
+    ExistingServer,
+    may_be_required,
+)
 from os_prefilter_tools.fleet.demand import (
     AGGREGATE,
     RESOURCE,
@@ -106,10 +110,15 @@ class Destinations:
     def __init__(self, fleet: Fleet, service: Service) -> None:
         self.fleet = fleet
         self.index = HostIndex(hosts_in(fleet))
-        self._service = replace(
-            service,
-            machine_type_of=lambda _context, _spec: self._kept_machine_type,
-        )
+        self._service = service
+        # A look-up takes a thread for each server.
+        if may_be_required(service.options):
+            self._service = replace(
+                service,
+                look_up_server=lambda _context, _spec: ExistingServer(
+                    self._kept_machine_type
+                ),
+            )
         self._kept_machine_type: str | None = None
         """Of the server that is judged."""
         self._demands: dict[tuple[Condition, ...], ServerKind] = {}

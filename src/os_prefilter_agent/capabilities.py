@@ -4,7 +4,11 @@
 
 from typing import NamedTuple
 
-from os_prefilter.hosts.capabilities import refusals, reporter_traits
+from os_prefilter.hosts.capabilities import (
+    refusals,
+    reporter_traits,
+    unknown_traits,
+)
 from os_prefilter.hosts.reporter import HostFacts
 
 COLUMNS = ("Trait", "Host has it", "Because")
@@ -15,7 +19,7 @@ class Capability(NamedTuple):
 
     trait: str
     answer: str
-    """``yes``, ``no`` or ``not owned``."""
+    """``yes``, ``no``, ``not known`` or ``not owned``."""
     because: str
 
 
@@ -25,6 +29,7 @@ def capabilities(facts: HostFacts) -> list[Capability]:
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reasons = refusals(facts)
+    unknown = unknown_traits(facts)
     not_owned = (
         f"set by operators; the reporter {facts.driver} does not report it"
     )
@@ -32,7 +37,9 @@ def capabilities(facts: HostFacts) -> list[Capability]:
     # The reporter adds the traits of configuration templates.
     for trait in dict.fromkeys((*reporter_traits(), *reasons)):
         reason = reasons.get(trait)
-        if reason is None:
+        if trait in unknown:
+            line = Capability(trait, "not known", unknown[trait])
+        elif reason is None:
             line = Capability(trait, "not owned", not_owned)
         else:
             line = Capability(trait, "no" if reason else "yes", reason)

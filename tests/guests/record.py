@@ -30,6 +30,7 @@ from tests.guests.cases import ROWS, Case, cases
 from tests.guests.novas import NovasDriver
 from tests.guests.records import RECORDS, STARTS
 from tests.guests.starter import Guest, Outcome, Starter
+from tests.support.hosts import EVERY_DEVICE
 
 HOSTS = Path(__file__).parent / "hosts"
 _NOT_OF_THE_HOST = (
@@ -184,6 +185,8 @@ def _host(facts: LibvirtFacts) -> dict[str, Any]:
         name: {field: getattr(guest, field) for field in names}
         for name, guest in facts.guests.items()
     }
+    for guest in guests.values():
+        guest["devices"] = EVERY_DEVICE & (guest["devices"] or frozenset())
     return found | {"host": "recorded", "guests": guests}
 
 

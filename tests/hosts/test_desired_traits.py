@@ -19,7 +19,7 @@ from os_prefilter import Options
 from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts import capabilities
-from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.capabilities import capability_traits, unknown_traits
 from os_prefilter.hosts.desired_traits import (
     Goal,
     Mode,
@@ -49,7 +49,7 @@ from os_prefilter.vocabulary.config_templates import (
     Templates,
     Variant,
 )
-from tests.support.hosts import KVM, few_libvirt_hosts
+from tests.support.hosts import KVM, X86, few_libvirt_hosts
 
 OWNER = Options()
 _NOVA = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
@@ -158,9 +158,40 @@ def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_repo
         if facts.virt_type == "kvm":
             own_trait = f"COMPUTE_ARCH_{facts.architecture.upper()}"
             managed |= set(filter(_says_an_architecture, traits)) - {own_trait}
+        unknown = unknown_traits(facts)
+        managed -= unknown.keys()
         assert beside == {trait: traits[trait] for trait in managed}
         assert _TRAITS_OF_NOVA.isdisjoint(beside)
-        assert goal_of(facts, (), Mode.ALONE).traits == traits
+        known = {name: traits[name] for name in traits if name not in unknown}
+        assert goal_of(facts, (), Mode.ALONE).traits == known
+
+
+_QEMU_HANGS = replace(KVM, guests={"x86_64": replace(X86, devices=None)})
+_EVERY_KEY = frozenset(
+    marker_key(group.traits) for group in trait_groups(KVM.templates)
+)
+_LSI = "CUSTOM_COMPUTE_SCSI_MODEL_LSILOGIC"
+_PCNET = "COMPUTE_NET_VIF_MODEL_PCNET"
+
+
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
+def test_trait_of_a_device_stays_reported_while_qemu_lists_none(
+    mode: Mode,
+) -> None:
+    before = with_traits(_NOTHING, goal_of(KVM, _EVERY_KEY, mode))
+    assert _LSI in before
+    assert (_PCNET in before) is (mode is Mode.ALONE)
+    # Nova's own trait stays Nova's: no note says that an agent has set it.
+    before |= {_PCNET}
+    after = with_traits(before, goal_of(_QEMU_HANGS, _EVERY_KEY, mode))
+    assert after == before
+
+
+def test_trait_of_a_device_is_not_reported_before_qemu_lists_it() -> None:
+    goal = goal_of(_QEMU_HANGS, _EVERY_KEY, Mode.ALONE)
+    reported = with_traits(_NOTHING, goal)
+    assert not reported & unknown_traits(_QEMU_HANGS).keys()
+    assert "COMPUTE_STORAGE_BUS_VIRTIO" in reported
 
 
 def test_beside_nova_a_vmware_host_manages_device_traits_its_driver_never_reports() -> (

@@ -2,6 +2,7 @@
 
 """Made-up hosts, one for each difference that reporters can see."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -14,6 +15,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import (
     LibvirtFacts,
     Version,
 )
+from os_prefilter.hosts.drivers.qemu_devices import DEVICES
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import ROWS
@@ -28,6 +30,18 @@ _ARM_BUSES = _set("fdc scsi virtio usb sata")
 _X86_BUSES = _ARM_BUSES | {"ide"}
 _X86_MACHINES = "pc q35 isapc microvm pc-i440fx-7.2 pc-q35-7.2 xenpv"
 
+EVERY_DEVICE = frozenset(
+    name for needed in DEVICES.values() for name in re.split("[ |]", needed)
+)
+"""The devices that some value needs."""
+_NOT_ON_S390 = "spapr-vlan spapr-vscsi lan9118 i6300esb intel-iommu"
+_NOT_ON_POWER = "lan9118 intel-iommu"
+RED_HATS_NOT = (
+    "pcnet ne2k_pci vmxnet3 lsi53c895a mptsas1068 megasas pvscsi AC97 ES1370"
+    " sb16 usb-audio"
+)
+"""The devices of Debian's QEMU that Red Hat leaves out."""
+
 _Q35 = GuestFacts(
     default_machine="q35",
     machines=_set("q35 pc"),
@@ -37,6 +51,7 @@ _Q35 = GuestFacts(
     tpm_versions=_ALL_TPM,
     usb_redirection=True,
     uefi=True,
+    devices=EVERY_DEVICE,
 )
 X86 = replace(
     _Q35,
@@ -55,6 +70,7 @@ ARM = GuestFacts(
     tpm_models=_set("tpm-tis"),
     tpm_versions=None,
     uefi=True,
+    devices=EVERY_DEVICE,
 )
 S390 = GuestFacts(
     default_machine="s390-ccw-virtio",
@@ -62,6 +78,7 @@ S390 = GuestFacts(
     buses=_set("fdc scsi virtio usb"),
     video_models=_set("virtio none"),
     usb_redirection=False,
+    devices=EVERY_DEVICE - _set(_NOT_ON_S390),
 )
 POWER = GuestFacts(
     default_machine="pseries",
@@ -70,15 +87,19 @@ POWER = GuestFacts(
     video_models=_set("vga virtio none bochs"),
     tpm_models=_set("tpm-spapr"),
     tpm_versions=_ALL_TPM,
+    devices=EVERY_DEVICE - _set(_NOT_ON_POWER),
 )
 RISCV = GuestFacts(
     default_machine="spike",
     machines=_set("spike virt"),
     buses=_ARM_BUSES,
     uefi=True,
+    devices=EVERY_DEVICE,
 )
 NOTHING = GuestFacts(
-    default_machine="my-machine-type", machines=_set("my-machine-type")
+    default_machine="my-machine-type",
+    machines=_set("my-machine-type"),
+    devices=frozenset(),
 )
 
 
@@ -91,6 +112,7 @@ _MICROVM = replace(
 _FEW_DEVICES = GuestFacts(
     default_machine="pc-q35-7.2",
     machines=_set("q35"),
+    devices=EVERY_DEVICE - _set(RED_HATS_NOT),
     buses=_ARM_BUSES,
     video_models=_set("virtio"),
     tpm_versions=_ALL_TPM,
@@ -145,6 +167,7 @@ def _guests() -> Iterator[tuple[str, GuestFacts, str]]:
     yield "x86_64", _FEW_DEVICES, "aarch64 armv7l"
     yield "x86_64", _MICROVM, ""
     yield "x86_64", NOTHING, ""
+    yield "x86_64", replace(X86, devices=None), ""
     yield "aarch64", ARM, ""
     yield "aarch64", ARM, "armv7l x86_64"
     yield "armv7l", ARM, ""

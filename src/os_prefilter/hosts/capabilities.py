@@ -5,6 +5,7 @@
 The installed reporters, the traits that each owns, and why one is missing.
 """
 
+from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 
 from os_prefilter.common.entry_points import load_entry_point
@@ -44,15 +45,29 @@ def _values_by_trait() -> dict[Trait, list[_TraitValue]]:
 def capability_traits(facts: HostFacts) -> dict[str, bool]:
     """Return whether the host has each trait that its reporter owns.
 
+    False for one of which that is not known (:func:`unknown_traits`).
+
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
-    return {trait: not reason for trait, reason in refusals(facts).items()}
+    unknown = unknown_traits(facts)
+    return {
+        trait: not reason and trait not in unknown
+        for trait, reason in refusals(facts).items()
+    }
+
+
+def unknown_traits(facts: HostFacts) -> Mapping[Trait, str]:
+    """Return why it is not known whether the host has some traits.
+
+    :raises UnusableReporter: if no reporter is installed for these facts.
+    """
+    return reporter_of(facts).unknown(facts)
 
 
 def refusals(facts: HostFacts) -> dict[Trait, str]:
     """Return the reason why the host lacks each trait that its reporter owns.
 
-    Empty for traits that it has.
+    Empty for traits that it has, and for those of which that is not known.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """

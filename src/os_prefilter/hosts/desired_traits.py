@@ -146,6 +146,8 @@ def goal_of(
     novas_own: frozenset[str] = frozenset()
     if mode is Mode.BESIDE:
         novas_own = reporter.reported_by_nova(facts)
+    # Nova decides on its own ones, also while our facts say nothing of them.
+    unsure_of = unknown.keys() - novas_own
     known = {
         trait: has
         for trait, has in capability_traits(facts).items()
@@ -163,7 +165,7 @@ def goal_of(
     unsure = {}
     for group in trait_groups(facts.templates):
         key = marker_key(group.traits)
-        if not group.traits.isdisjoint(unknown):
+        if not group.traits.isdisjoint(unsure_of):
             unsure[key] = frozenset[str](group.traits)
             continue
         if not reporter.configured and NOT_CONFIGURED in group.keys:

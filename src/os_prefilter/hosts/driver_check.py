@@ -307,6 +307,8 @@ class _Check:
         )
         if has == required:
             return ""
+        if has and trait in self._reporter.unknown(self._facts):
+            return ""
         if has:
             return f"the host has {trait}"
         return reason or f"{trait} is not set on the host"

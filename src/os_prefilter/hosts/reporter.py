@@ -137,10 +137,10 @@ class Reporter:
 
     Beside it they are not ours to write.
     """
-    unknown: TraitsOf = lambda _facts: frozenset()
-    """The traits that the facts say nothing about now.
+    unknown: Callable[[Any], Mapping[Trait, str]] = lambda _facts: {}
+    """The traits that the facts say nothing about now, and why.
 
-    Beside a nova-compute they stay as they are.
+    They are not reported, and an earlier report stays as it is.
     """
 
 

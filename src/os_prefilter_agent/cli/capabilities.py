@@ -22,7 +22,7 @@ from os_prefilter.adapters.osinfo import has_libosinfo
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.hosts.capabilities import reporter_of
+from os_prefilter.hosts.capabilities import unknown_traits
 from os_prefilter.hosts.desired_traits import (
     Goal,
     Mode,
@@ -79,7 +79,7 @@ class ShowCapabilities(Listing):
         counts = Counter(line.answer for line in lines)
         summary = ", ".join(
             f"{counts[answer]} {answer}"
-            for answer in ("yes", "no", "not owned")
+            for answer in ("yes", "no", "not known", "not owned")
         )
         self.print_line(f"{facts.host}, reporter {facts.driver}: {summary}.")
         for assumed in asked.assumptions(facts):
@@ -418,7 +418,7 @@ def _report_on_node(
             traits[trait] = goal.traits[trait]
     return node.report(
         traits,
-        leave=reporter_of(facts).unknown(facts),
+        leave=frozenset(unknown_traits(facts)),
         dry_run=asked.dry_run,
     )
 

@@ -17,7 +17,11 @@ from itertools import combinations, islice, product
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.hosts.capabilities import capability_traits, reporter_traits
+from os_prefilter.hosts.capabilities import (
+    capability_traits,
+    reporter_traits,
+    unknown_traits,
+)
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.query import requirements_without_filters
@@ -211,7 +215,11 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
     traits: dict[str, bool] = dict.fromkeys(reporter_traits(), False)
     traits.update(dict.fromkeys(facts.other_traits, True))
     traits.update(capability_traits(facts))
+    unknown = unknown_traits(facts)
     for case in cases:
+        # What is not known is not reported, and refuses no request.
+        if any(name in unknown for name, _ in case.required or ()):
+            continue
         try:
             refused = [str(item) for item in unsupported(case.spec, facts)]
         except RequestRejected as error:

@@ -124,7 +124,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
         def find() -> list[dict[str, Any]]:
             facts = self._facts(task)
             traits = {each.trait for each in task.node.traits}
-            lost = unknown(facts) & traits
+            lost = unknown(facts).keys() & traits
             if lost:
                 # Not known is not unable: the server would get what another
                 # one has left.

@@ -10,13 +10,14 @@ formatdomaincaps.html. A document has at most 8 MiB, no DTD and no entities.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml.ElementTree import fromstring
 
+from os_prefilter.adapters.libvirt.qemu import QemuUnavailable
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
@@ -67,6 +68,10 @@ _COMMANDS = {
 _SIBLINGS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
 
+# Red Hat's QEMU refuses a floppy drive on machine types of RHEL 8 and newer,
+# although it has the device.
+_WITHOUT_FLOPPY = re.compile(r".*-rhel([89]|[1-9]\d)\b.*", re.ASCII)
+
 Machines = Mapping[str, str]
 """Machine type -> the exact machine type that it stands for."""
 
@@ -86,6 +91,8 @@ class Capabilities:
 
     Architectures have libvirt's names; empty if machine types are not listed.
     """
+    emulators: frozenset[str] = frozenset()
+    """The paths of its QEMUs."""
     physical_address_bits: int | None = None
     """The width of its processors' addresses; None if not listed.
 
@@ -116,7 +123,24 @@ class DomainCapabilities:
     """By libvirt's name."""
     machine: str
     """Empty if not listed."""
+    emulator: str
+    """The path of QEMU; empty if not listed."""
     guest: GuestFacts
+
+
+AskDevices = Callable[[str, str], frozenset[str]]
+"""``(architecture, emulator) -> the devices that this QEMU lists``.
+
+The architecture has libvirt's name. Raises QemuUnavailable with the reason.
+"""
+
+
+def not_asked(_architecture: str, _emulator: str) -> frozenset[str]:
+    """Return no devices, where no QEMU can be asked.
+
+    :raises QemuUnavailable: always
+    """
+    raise QemuUnavailable(GuestFacts.devices_unknown)
 
 
 def nova_architecture(architecture: str) -> str:
@@ -164,6 +188,10 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
         where=where,
         architecture=document.architecture("host/cpu/arch"),
         smt=has_threads,
+        emulators=frozenset(
+            document.word(each.text)
+            for each in document.root.iterfind("guest/arch//emulator")
+        ),
         physical_address_bits=int(bits) if bits else None,
         guests=guests,
     )
@@ -177,14 +205,18 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     document = LibvirtDocument(where, data, "domainCapabilities")
     machine = document.word(document.root.findtext("machine"))
     tpm_models, tpm_versions = _emulated_tpm(document)
+    buses = document.enum("devices/disk", "bus")
+    if _WITHOUT_FLOPPY.fullmatch(machine):
+        buses -= {"fdc"}
     return DomainCapabilities(
         where=where,
         domain_type=document.require_text("domain"),
         architecture=document.architecture("arch"),
         machine=machine,
+        emulator=document.word(document.root.findtext("path")),
         guest=GuestFacts(
             machines=frozenset((machine,) if machine else ()),
-            buses=document.enum("devices/disk", "bus"),
+            buses=buses,
             video_models=document.enum("devices/video", "modelType"),
             tpm_models=tpm_models,
             tpm_versions=tpm_versions,
@@ -363,6 +395,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     host: str = "this host",
     where: str = "the capabilities",
     smm: bool | None = None,
+    ask_devices: AskDevices = not_asked,
 ) -> LibvirtFacts:
     """Return the facts in the documents of one host.
 
@@ -372,6 +405,7 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     :param where: source of the capabilities, for messages
     :param smm: whether KVM has System Management Mode, which no document
         contains
+    :param ask_devices: called for each architecture
     :raises DocumentError: if a document is invalid, or the documents do not
         fit together
     """
@@ -384,7 +418,13 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     guests: dict[str, GuestFacts] = {}
     emulated: frozenset[str] = frozenset()
     if virt_type in ("kvm", "qemu"):
-        guests = dict(_guests(host_capabilities, domains, virt_type, settings))
+        found = _guests(host_capabilities, domains, virt_type, settings)
+        guests = {
+            nova_architecture(architecture): _with_devices(
+                guest, ask_devices, architecture, emulator
+            )
+            for architecture, emulator, guest in found
+        }
         emulated = frozenset(_emulated(host_capabilities, domains))
     return LibvirtFacts(
         host=host,
@@ -456,8 +496,11 @@ def _guests(
     domains: Iterable[DomainCapabilities],
     virt_type: str,
     settings: LibvirtSettings,
-) -> Iterator[tuple[str, GuestFacts]]:
-    """Yield the guest facts of the host's architecture, and i686 on x86_64."""
+) -> Iterator[tuple[str, str, GuestFacts]]:
+    """Yield architecture, emulator and the facts of its guests.
+
+    Of the host's architecture, and i686 on x86_64.
+    """
     own = host_capabilities.architecture
     by_architecture: dict[str, list[DomainCapabilities]] = {}
     for each in domains:
@@ -492,7 +535,16 @@ def _guests(
             machines=guest.machines.union(machines),
             machines_are_complete=bool(machines),
         )
-        yield name, guest
+        yield architecture, found[0].emulator, guest
+
+
+def _with_devices(
+    guest: GuestFacts, ask: AskDevices, architecture: str, emulator: str
+) -> GuestFacts:
+    try:
+        return replace(guest, devices=ask(architecture, emulator))
+    except QemuUnavailable as error:
+        return replace(guest, devices_unknown=str(error))
 
 
 def _emulated(

@@ -19,10 +19,11 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from os_prefilter.adapters.libvirt import documents
+from os_prefilter.adapters.libvirt import documents, qemu
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import (
     ConfigurationError,
@@ -31,7 +32,11 @@ from os_prefilter.common.errors import (
     install_extra,
 )
 from os_prefilter.common.threads import start_thread
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import (
+    LibvirtFacts,
+    Version,
+    version_text,
+)
 from os_prefilter.vocabulary.machine_types import MACHINES, guest_architecture
 
 TIMEOUT = 120.0
@@ -105,7 +110,8 @@ class LibvirtHost:
     def identity(self) -> str:
         """Return a text that changes when the host or its hypervisor changes.
 
-        When libvirt or QEMU is upgraded, or the host is renamed or replaced.
+        When libvirt or QEMU is upgraded or built again, or the host is renamed
+        or replaced.
 
         As long as it is the same, :meth:`facts` need not be called again. It
         costs four calls, and a question to KVM; the facts cost one call more
@@ -119,12 +125,14 @@ class LibvirtHost:
                 f"libvirt {call('getLibVersion')}, hypervisor"
                 f" {call('getVersion')}"
             )
-            digest = hashlib.sha256(
-                call("getCapabilities").encode()
-            ).hexdigest()
+            capabilities = call("getCapabilities").encode()
+        digest = hashlib.sha256(capabilities)
+        if _is_local(self.uri):
+            for path in self._emulators(capabilities):
+                digest.update(_stamp_of(path))
         return (
             f"host {host}, {versions}, SMM {_kvm_has_smm(self.uri)},"
-            f" capabilities {digest}"
+            f" capabilities and QEMUs {digest.hexdigest()}"
         )
 
     def facts(self) -> LibvirtFacts:
@@ -138,7 +146,7 @@ class LibvirtHost:
             hypervisor_version = self._version("getVersion", call)
             capabilities = call("getCapabilities").encode()
             domains = _domain_capabilities(call, capabilities, self._settings)
-            try:
+            with self._wrong_documents():
                 return documents.facts_from_xml(
                     capabilities,
                     list(domains),
@@ -148,13 +156,45 @@ class LibvirtHost:
                     host=call("getHostname"),
                     where=_CAPABILITIES,
                     smm=_kvm_has_smm(self.uri),
+                    ask_devices=partial(self._devices_of, hypervisor_version),
                 )
-            except DocumentError as error:
-                raise ProbeFailed(
-                    f"{error.path} of {self.uri}",
-                    error.problem,
-                    _ADVICE_DOCUMENT,
-                ) from error
+
+    def _emulators(self, capabilities: bytes) -> list[str]:
+        with self._wrong_documents():
+            found = documents.capabilities_from(_CAPABILITIES, capabilities)
+        return sorted(found.emulators)
+
+    def _devices_of(
+        self, version: Version, _architecture: str, emulator: str
+    ) -> frozenset[str]:
+        """Ask a QEMU of libvirt's for its devices.
+
+        :param version: of libvirt's QEMU
+        :raises QemuUnavailable: if there is another one here, or none
+        """
+        if not _is_local(self.uri):
+            raise qemu.QemuUnavailable(f"{self.uri} is on another machine")
+        # Where libvirt runs in a container, its path may lead to another QEMU
+        # here.
+        own = qemu.version_of(emulator)
+        if own != version:
+            raise qemu.QemuUnavailable(
+                f"{emulator} has the version {version_text(own)} here, and the"
+                f" QEMU of libvirt {version_text(version)}"
+            )
+        return qemu.devices_of(emulator)
+
+    @contextmanager
+    def _wrong_documents(self) -> Iterator[None]:
+        """Turn an error in a response into one that names the URI."""
+        try:
+            yield
+        except DocumentError as error:
+            raise ProbeFailed(
+                f"{error.path} of {self.uri}",
+                error.problem,
+                _ADVICE_DOCUMENT,
+            ) from error
 
     def _version(self, name: str, call: "_Call") -> Version:
         number = call(name)
@@ -265,6 +305,25 @@ def _ask(
     return _describe(name, *arguments), call(name, *arguments).encode()
 
 
+def _is_local(uri: str) -> bool:
+    """Return whether the libvirt at a URI is that of this machine."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return False
+    return parts.scheme in ("qemu", "qemu+unix") and not parts.netloc
+
+
+def _stamp_of(path: str) -> bytes:
+    """Return what changes when a file is replaced."""
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):
+        return f"{path} is not there".encode()
+    stamp = (path, found.st_ino, found.st_size, found.st_ctime_ns)
+    return repr(stamp).encode()
+
+
 def _kvm_has_smm(uri: str) -> bool | None:
     """Return whether KVM has System Management Mode; None if not known.
 
@@ -273,17 +332,12 @@ def _kvm_has_smm(uri: str) -> bool | None:
     libvirt lists firmware that needs it also where KVM does not have it, as in
     some nested guests.
     """
+    # Only on x86 does 0 mean no.
+    if not _is_local(uri) or os.uname().machine != "x86_64":
+        return None
     try:
-        parts = urlsplit(uri)
-        # Only on x86 does 0 mean no.
-        if (
-            parts.scheme not in ("qemu", "qemu+unix")
-            or parts.netloc
-            or os.uname().machine != "x86_64"
-        ):
-            return None
         device = os.open(KVM_DEVICE, os.O_RDONLY | os.O_CLOEXEC)
-    except (OSError, ValueError):
+    except OSError:
         return None
     try:
         return fcntl.ioctl(device, _KVM_CHECK_EXTENSION, _KVM_CAP_X86_SMM) > 0

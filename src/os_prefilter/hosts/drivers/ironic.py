@@ -89,13 +89,14 @@ def reported_by_nova(_facts: IronicFacts) -> frozenset[str]:
     return frozenset(BY_NAME["image_type"].traits)
 
 
-def unknown(facts: IronicFacts) -> frozenset[str]:
+def unknown(facts: IronicFacts) -> dict[Trait, str]:
     """Return the traits of templates while Ironic has no BIOS settings.
 
     What was found before stays.
     """
-    is_read = facts.bios or facts.bios_interface == "no-bios"
-    return frozenset() if is_read else frozenset(facts.templates.found_traits)
+    if facts.bios or facts.bios_interface == "no-bios":
+        return {}
+    return configured(facts)
 
 
 def _architecture(facts: IronicFacts, value: str) -> str:

@@ -2,7 +2,8 @@
 
 """Capabilities of libvirt hosts.
 
-KVM and QEMU by domain capabilities and versions, LXC and Parallels by lists.
+KVM and QEMU by domain capabilities and QEMU's list of devices, LXC and
+Parallels by lists. Versions decide only what neither says.
 
 The lists and versions are those of Nova 34 (``nova/virt/libvirt/vif.py``,
 ``blockinfo.py``, ``driver.py``). The page "What a libvirt host reports" lists
@@ -12,14 +13,20 @@ where this reporter differs from Nova's driver, and why.
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.drivers import nova_guests
 from os_prefilter.hosts.drivers.libvirt_facts import (
     GuestFacts,
     LibvirtFacts,
     Version,
 )
+from os_prefilter.hosts.drivers.qemu_devices import (
+    DEVICES,
+    devices_for,
+    list_missing,
+)
 from os_prefilter.hosts.reporter import Reporter, traits_reported_by_nova
-from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary import BY_NAME, I686
 from os_prefilter.vocabulary.machine_types import (
     MACHINES,
     family_of,
@@ -61,13 +68,13 @@ _POSSIBLE: Mapping[str, Mapping[str, str]] = {
 QEMU's domain capabilities have the rest; other virt types have none.
 """
 
-_ONLY_VERSIONS = """
+_DEVICES_AND_VERSIONS = """
 packed_virtqueue usb_model input_bus pointer_model firmware_stateless
-maxphysaddr_mode sound_model
+maxphysaddr_mode sound_model watchdog
 """
-"""Rows of which QEMU has every value, if it is new enough for it."""
-_ONLY_QEMU = f"""{_ONLY_VERSIONS}
-usb_redirection watchdog viommu_model firmware_type machine_type
+"""Rows that QEMU's devices, and versions, decide alone."""
+_ONLY_QEMU = f"""{_DEVICES_AND_VERSIONS}
+usb_redirection viommu_model firmware_type machine_type
 default_machine time_hpet tpm_version tpm_model tpm_secret_security
 """
 # Nova's driver reports the first two for every virt_type; no value of the
@@ -83,42 +90,42 @@ class Needs(NamedTuple):
 
     libvirt: Version = _ANY
     qemu: Version = _ANY
-    guest: str = ""
-    """For guests of this architecture only."""
     since_qemu: Version = _ANY
     """With this QEMU and newer ones only."""
 
 
 VERSIONS: Mapping[tuple[str, str], Needs] = {
-    ("vif_model", "igb"): Needs(libvirt=(9, 3, 0), qemu=(8, 0, 0)),
-    ("sound_model", "virtio"): Needs(libvirt=(10, 4, 0), qemu=(8, 2, 0)),
+    # Older ones pass it on as a card that they do not know.
+    ("vif_model", "igb"): Needs(libvirt=(9, 3, 0)),
+    # Older ones refuse the name, whatever QEMU has.
+    ("sound_model", "virtio"): Needs(libvirt=(10, 4, 0)),
     # libvirt's docs/formatdomain.rst. Nova has it since 29, which needs newer
     # ones; a Nova 27 runs on libvirt 6.0.
     ("packed_virtqueue", "true"): Needs(libvirt=(6, 3, 0)),
     ("viommu_model", "virtio"): Needs(libvirt=(8, 3, 0)),
+    # Older ones ignore the elements of these, without an error.
     ("firmware_stateless", "true"): Needs(libvirt=(8, 6, 0)),
     ("maxphysaddr_mode", "emulate"): Needs(libvirt=(8, 7, 0)),
     ("maxphysaddr_mode", "passthrough"): Needs(libvirt=(8, 7, 0)),
+    # Nova's minimum; libvirt lists what the processor has.
     ("mem_encryption_model", "amd-sev-es"): Needs(qemu=(8, 0, 0)),
-    # libvirt 9.0 passes -soundhw for it, and 11.3 does not; in between it was
-    # not tried. QEMU 7.1 dropped that option
-    # (docs/about/removed-features.rst).
+    # It is part of the machine types, and in no list of devices. libvirt 9.0
+    # passes -soundhw for it, and 11.3 does not; in between it was not tried.
+    # QEMU 7.1 dropped that option (docs/about/removed-features.rst).
     ("sound_model", "pcspk"): Needs(libvirt=(9, 1, 0), since_qemu=(7, 1, 0)),
-    # QEMU 7.2 has these for no guest of s390x, and 10.0 has them; in between
-    # it was not tried.
-    ("vif_model", "e1000e"): Needs(qemu=(7, 3, 0), guest="s390x"),
-    ("usb_model", "qemu-xhci"): Needs(qemu=(7, 3, 0), guest="s390x"),
-    ("sound_model", "usb"): Needs(qemu=(7, 3, 0), guest="s390x"),
-    ("input_bus", "usb"): Needs(qemu=(7, 3, 0), guest="s390x"),
-    ("pointer_model", "usbtablet"): Needs(qemu=(7, 3, 0), guest="s390x"),
 }
-"""(row, value) -> the versions that it needs."""
+"""(row, value) -> the versions that it needs, beside QEMU's devices.
+
+No list of libvirt's or QEMU's has what these say.
+"""
 
 
 def refusal(
     facts: LibvirtFacts, row: str, value: str, architecture: str
 ) -> str:
     """Return why the host cannot do ``value`` of ``row``; empty if it can.
+
+    Also empty where that is not known (:func:`unknown`).
 
     ``architecture`` is i686, or empty for guests of the host's own.
     """
@@ -137,18 +144,58 @@ def refusal(
     elif row in _ROWS:
         reason = _ROWS[row](facts, value, guest, guests or GuestFacts())
     if is_qemu and not reason:
-        reason = _too_old(facts, row, value, guest)
+        reason = _too_old(facts, row, value)
+    if is_qemu and not reason:
+        reason = _lacking_device(facts, row, value, guest)
     return reason or nova_guests.refusal(facts, row, value, guest)
 
 
-def _too_old(facts: LibvirtFacts, row: str, value: str, guest: str) -> str:
+def unknown(facts: LibvirtFacts) -> dict[Trait, str]:
+    """Return why it is not known whether the host has some traits.
+
+    Those of devices, where QEMU does not list its own.
+    """
+    found: dict[Trait, str] = {}
+    if not facts.is_qemu:
+        return found
+    for row, value in (*DEVICES, ("viommu_model", "auto")):
+        own = BY_NAME[row].values[value].trait
+        for architecture in ("", "i686"):
+            trait = own
+            if own and architecture:
+                trait = I686.get(own)
+            guest = architecture or facts.architecture
+            guests = facts.guests.get(guest, GuestFacts())
+            if (
+                trait
+                and guests.devices is None
+                and devices_for(facts, row, value, guest)
+                and not refusal(facts, row, value, architecture)
+            ):
+                found[trait] = (
+                    f"QEMU's devices are not known: {guests.devices_unknown}"
+                )
+    return found
+
+
+def _lacking_device(
+    facts: LibvirtFacts, row: str, value: str, guest: str
+) -> str:
+    """Return which device for a value QEMU does not have."""
+    devices = facts.guests.get(guest, GuestFacts()).devices
+    if devices is None:
+        return ""
+    needed = devices_for(facts, row, value, guest)
+    missing = list_missing(needed, devices)
+    if not missing:
+        return ""
+    return f"this QEMU has no device {' and no '.join(missing)}"
+
+
+def _too_old(facts: LibvirtFacts, row: str, value: str) -> str:
     """Return which of libvirt and QEMU is too old for a value."""
     needs = VERSIONS.get((row, value))
-    if (
-        not needs
-        or needs.guest not in ("", guest)
-        or facts.hypervisor_version < needs.since_qemu
-    ):
+    if not needs or facts.hypervisor_version < needs.since_qemu:
         return ""
     older = facts.list_older(needs.libvirt, needs.qemu)
     return "; ".join(
@@ -352,12 +399,6 @@ def _usb_redirection(
     return ""
 
 
-def _watchdog(facts: LibvirtFacts, *_: object) -> str:
-    if facts.architecture == "s390x":
-        return "QEMU has no watchdog of the model i6300esb for s390x"
-    return ""
-
-
 # (facts, value, guest architecture, what libvirt can give such guests) ->
 # reason
 _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
@@ -383,7 +424,6 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
     "emulation_architecture": _emulation_architecture,
     "scsi_model": _scsi_model,
     "usb_redirection": _usb_redirection,
-    "watchdog": _watchdog,
     "cpu_thread_policy": _cpu_thread_policy,
     "image_type": _image_type,
     "tpm_version": _tpm_version,
@@ -421,8 +461,14 @@ REPORTER = Reporter(
     refusal,
     # Not the rows of other packages.
     owns=frozenset(
-        (*_POSSIBLE, *_ROWS, *_ONLY_VERSIONS.split(), *_ALWAYS.split())
+        (
+            *_POSSIBLE,
+            *_ROWS,
+            *_DEVICES_AND_VERSIONS.split(),
+            *_ALWAYS.split(),
+        )
     ),
     reported_by_nova=reported_by_nova,
+    unknown=unknown,
 )
 """The reporter ``libvirt``."""

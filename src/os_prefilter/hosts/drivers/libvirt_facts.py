@@ -55,6 +55,11 @@ class GuestFacts:
     """True if libvirt found UEFI firmware."""
     secure_boot: bool = False
     """True if that firmware can enforce signatures (``<loader>``: secure)."""
+    devices: frozenset[str] | None = None
+    """The devices that QEMU lists, by its names; None if they are not known.
+    """
+    devices_unknown: str = "no list of them is given"
+    """Why they are not known."""
     mem_encryption: frozenset[str] = frozenset()
     """The models of memory encryption, as Nova spells them.
 

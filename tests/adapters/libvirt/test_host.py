@@ -16,6 +16,8 @@ import pytest
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ProbeFailed
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.hosts.capabilities import unknown_traits
 from tests.support.libvirt_xml import (
     X86_MACHINES,
     FakeError,
@@ -23,6 +25,7 @@ from tests.support.libvirt_xml import (
     capabilities,
     domain_capabilities,
 )
+from tests.support.qemu import qemu
 
 KVM = LibvirtSettings(virt_type="kvm")
 CALLS_OF_A_PROBE = 14
@@ -322,3 +325,87 @@ def test_default_uri_is_the_one_nova_would_use(
         host_of(monkeypatch, FakeLibvirt(), LibvirtSettings(**settings)).uri
         == uri
     )
+
+
+def _with_emulators(**paths: str) -> FakeLibvirt:
+    """Return a libvirt with the QEMUs at some paths, by architecture."""
+    libvirt = FakeLibvirt()
+    usual: Any = libvirt.answers["getDomainCapabilities"]
+
+    def answer(emulator: None, architecture: str, *more: Any) -> str:
+        found = str(usual(emulator, architecture, *more))
+        return found.replace("/usr/bin/qemu", paths[architecture])
+
+    libvirt.answers["getDomainCapabilities"] = answer
+    offered = str(libvirt.answers["getCapabilities"])
+    for architecture, path in paths.items():
+        arch = f"<arch name='{architecture}'>"
+        offered = offered.replace(arch, f"{arch}<emulator>{path}</emulator>")
+    libvirt.answers["getCapabilities"] = offered
+    return libvirt
+
+
+def test_probe_asks_the_qemu_of_each_architecture_for_its_devices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = qemu(tmp_path, "e1000", "igb")
+    other = qemu(tmp_path, "e1000", name="qemu-i386")
+    libvirt = _with_emulators(x86_64=own, i686=other)
+    facts = host_of(monkeypatch, libvirt).facts()
+    assert facts.guests["x86_64"].devices == {"e1000", "igb"}
+    assert facts.guests["i686"].devices == {"e1000"}
+    assert unknown_traits(facts) == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "uri", "reason"),
+    [
+        # As in the container of nova-compute beside that of libvirt.
+        ("", "qemu:///system", "it cannot be run"),
+        ("8.2.0", "qemu:///system", "has the version 8.2.0 here, and the"),
+        ("7.2.22", "qemu+ssh://host/system", "is on another machine"),
+        ("7.2.22", "qemu+tcp://[host/system", "is on another machine"),
+    ],
+)
+def test_probe_knows_no_devices_of_a_qemu_that_is_not_that_of_libvirt(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    version: str,
+    uri: str,
+    reason: str,
+) -> None:
+    path = str(tmp_path / "qemu")
+    if version:
+        qemu(tmp_path, "e1000", version=version)
+    libvirt = _with_emulators(x86_64=path, i686=path)
+    facts = host_of(monkeypatch, libvirt, uri=uri).facts()
+    guest = facts.guests["x86_64"]
+    assert guest.devices is None
+    assert reason in guest.devices_unknown
+    assert guest.devices_unknown.isprintable()
+    unknown = unknown_traits(facts)[Trait("COMPUTE_NET_VIF_MODEL_E1000")]
+    assert unknown.endswith(guest.devices_unknown)
+
+
+def test_identity_changes_when_a_qemu_is_replaced_or_goes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A package of the same version may have other devices."""
+    path = qemu(tmp_path, "e1000")
+    host = host_of(monkeypatch, _with_emulators(x86_64=path, i686=path))
+    identities = [host.identity(), host.identity()]
+    qemu(tmp_path, "e1000", "igb", name="new")
+    (tmp_path / "new").replace(path)
+    identities.append(host.identity())
+    Path(path).unlink()
+    identities.append(host.identity())
+    assert identities[0] == identities[1]
+    assert len(set(identities)) == 3
+
+
+def test_identity_raises_probe_failed_if_the_capabilities_are_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    libvirt = FakeLibvirt({"getCapabilities": "garbage"})
+    with pytest.raises(ProbeFailed, match="not XML of libvirt"):
+        host_of(monkeypatch, libvirt).identity()

@@ -2,7 +2,6 @@
 
 """QEMU's list of its devices: what it has, and binaries that list nothing."""
 
-import os
 import time
 from pathlib import Path
 
@@ -15,33 +14,7 @@ from os_prefilter.adapters.libvirt.qemu import (
     parse_devices,
     version_of,
 )
-
-LIST = """\
-Network devices:
-name "e1000", bus PCI, alias "e1000-82540em", desc "Intel Gigabit Ethernet"
-name "virtio-net-pci", bus PCI, alias "virtio-net"
-
-Misc devices:
-name "tpm-crb"
-name "AMDVI-PCI", bus PCI, desc "AMD IOMMU (AMD-Vi) DMA Remapping device"
-
-CPU devices:
-name "power9_v2.0-powerpc64-cpu"
-"""
-
-
-def program(folder: Path, *lines: str, name: str = "qemu") -> str:
-    """Write a script that any user can run, and return its path."""
-    path = folder / name
-    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
-    path.chmod(0o755)
-    # pytest's folders are for their owner alone.
-    for parent in (folder, *folder.parents):
-        if parent.owner() == Path.home().owner() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-        if parent == Path(os.environ.get("TMPDIR", "/tmp")):  # noqa: S108
-            break
-    return str(path)
+from tests.support.qemu import LIST, program
 
 
 def test_list_has_the_names_of_all_devices() -> None:

@@ -593,10 +593,12 @@ def test_device_is_not_known_without_the_list_of_qemu() -> None:
     it is.
     """
     unknown = unknown_traits(_DESK)
-    assert unknown["COMPUTE_NET_VIF_MODEL_VIRTIO"] == _NOT_KNOWN
-    assert unknown["CUSTOM_COMPUTE_WATCHDOG"] == _NOT_KNOWN
-    assert unknown["COMPUTE_VIOMMU_MODEL_AUTO"] == _NOT_KNOWN
-    assert unknown["CUSTOM_I686_COMPUTE_VIOMMU_MODEL_INTEL"] == _NOT_KNOWN
+    assert unknown[Trait("COMPUTE_NET_VIF_MODEL_VIRTIO")] == _NOT_KNOWN
+    assert unknown[Trait("CUSTOM_COMPUTE_WATCHDOG")] == _NOT_KNOWN
+    assert unknown[Trait("COMPUTE_VIOMMU_MODEL_AUTO")] == _NOT_KNOWN
+    assert (
+        unknown[Trait("CUSTOM_I686_COMPUTE_VIOMMU_MODEL_INTEL")] == _NOT_KNOWN
+    )
     assert "CUSTOM_COMPUTE_SCSI_MODEL_BUSLOGIC" not in unknown
     assert "CUSTOM_COMPUTE_SCSI_MODEL_IBMVSCSI" not in unknown
     assert "COMPUTE_VIOMMU_MODEL_SMMUV3" not in unknown

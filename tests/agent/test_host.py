@@ -19,6 +19,7 @@ from tests.support.libvirt_xml import (
     domain_capabilities,
 )
 from tests.support.placements import nova_conf
+from tests.support.qemu import device_list
 
 Capture = pytest.CaptureFixture[str]
 
@@ -50,6 +51,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "nova.conf": (
             b"[libvirt]\nvirt_type = kvm\nhw_machine_type = x86_64=q35\n"
         ),
+        "devices.txt": device_list("e1000").encode(),
         "lxc.conf": b"[libvirt]\nvirt_type = lxc\n",
         "node.json": json.dumps(NODE).encode(),
         "bios.json": json.dumps([bios]).encode(),
@@ -104,6 +106,21 @@ def test_versions_that_are_assumed_or_that_nova_refuses_are_reported(
     assert err.count("does not start here") == (1 if is_refused else 0)
 
 
+def test_devices_are_known_by_the_list_of_qemu(capsys: Capture) -> None:
+    argv = ["capabilities", "show", *SAVED.split(), "-f", "csv"]
+    argv += ["--libvirt-version", "9.0.0", "--qemu-version", "7.2.0"]
+    assert main(argv) == 0
+    without = capsys.readouterr()
+    assert '"COMPUTE_NET_VIF_MODEL_E1000","not known",' in without.out
+    assert " not known, 0 not owned." in without.err
+    assert main([*argv, "--qemu-devices", "devices.txt"]) == 0
+    found = capsys.readouterr()
+    assert '"COMPUTE_NET_VIF_MODEL_E1000","yes",' in found.out
+    reason = "this QEMU has no device pcnet"
+    assert f'"COMPUTE_NET_VIF_MODEL_PCNET","no","{reason}"' in found.out
+    assert " 0 not known," in found.err
+
+
 def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(
     capsys: Capture,
 ) -> None:
@@ -143,6 +160,14 @@ def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(
         (
             "--domain-capabilities pc.xml",
             "--domain-capabilities: it goes with --capabilities FILE",
+        ),
+        (
+            "--qemu-devices devices.txt",
+            "--qemu-devices: it goes with --capabilities FILE",
+        ),
+        (
+            f"{SAVED} --qemu-devices pc.xml",
+            "is no line of QEMU's list of devices. Save the output of",
         ),
         (
             "--qemu-version 8.0.0",

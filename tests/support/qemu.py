@@ -34,17 +34,22 @@ def program(folder: Path, *lines: str, name: str = "qemu") -> str:
     return str(path)
 
 
+def device_list(*devices: str) -> str:
+    """Return a list of devices as QEMU prints it."""
+    lines = ["Network devices:"]
+    lines += [f'name "{device}", bus PCI' for device in devices]
+    return "\n".join(lines)
+
+
 def qemu(
     folder: Path, *devices: str, version: str = "7.2.22", name: str = "qemu"
 ) -> str:
     """Write a QEMU that says its version and its devices, and no more."""
-    lines = ["Network devices:"]
-    lines += [f'name "{device}", bus PCI' for device in devices]
     return program(
         folder,
         'case "$*" in',
         f"-version) echo 'QEMU emulator version {version} (made up)' ;;",
-        f"'-machine none -device help') echo {shlex.quote(chr(10).join(lines))} ;;",
+        f"'-machine none -device help') echo {shlex.quote(device_list(*devices))} ;;",
         "*) exit 3 ;;",
         "esac",
         name=name,

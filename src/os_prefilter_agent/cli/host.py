@@ -36,7 +36,12 @@ if TYPE_CHECKING:
     from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
-FILE_ARGUMENTS = ("domain_capabilities", "libvirt_version", "qemu_version")
+FILE_ARGUMENTS = (
+    "domain_capabilities",
+    "qemu_devices",
+    "libvirt_version",
+    "qemu_version",
+)
 """The arguments that go with the file of ``--capabilities``."""
 _DRIVER_ARGUMENTS = {
     ("libvirt",): ("connect", "capabilities", "nova_release", *FILE_ARGUMENTS),
@@ -75,6 +80,12 @@ def add_host_arguments(
         " machine type and architecture (repeatable)"
     )
     add_repeatable(group, "--domain-capabilities", "FILE", text)
+    text = (
+        "with --capabilities: output of 'QEMU -machine none -device help', of"
+        " the QEMU that the domain capabilities name in <path> (repeatable,"
+        " for another one of i686); without it devices are not known"
+    )
+    add_repeatable(group, "--qemu-devices", "FILE", text)
     for name in ("libvirt", "QEMU"):
         text = (
             f"with --capabilities: version of the host's {name}; default for"
@@ -217,6 +228,7 @@ class HostArguments(NodeArguments):
     connect: str | None = None
     capabilities: str | None = None
     domain_capabilities: Sequence[str] = ()
+    qemu_devices: Sequence[str] = ()
     libvirt_version: str | None = None
     qemu_version: str | None = None
     nova_release: int | None = None
@@ -250,6 +262,9 @@ class HostArguments(NodeArguments):
             facts_from_xml,
             parse_version,
         )
+        from os_prefilter.adapters.libvirt.qemu import (  # noqa: PLC0415
+            SavedLists,
+        )
 
         oldest = NOVA_RELEASES[_known_release(settings.nova_release)]
         libvirt, qemu = oldest.libvirt, oldest.qemu
@@ -261,6 +276,9 @@ class HostArguments(NodeArguments):
         domains = [
             (path, read_bytes(path)) for path in self.domain_capabilities
         ]
+        lists = SavedLists(
+            (path, read_bytes(path)) for path in self.qemu_devices
+        )
         facts = facts_from_xml(
             host,
             domains,
@@ -268,6 +286,7 @@ class HostArguments(NodeArguments):
             libvirt_version=libvirt,
             qemu_version=qemu,
             where=self.capabilities,
+            ask_devices=lists.devices_of,
         )
         missing = self.assumptions(facts)
         if missing and not assume:

@@ -22,6 +22,7 @@ from os_prefilter.adapters.libvirt.documents import (
     nova_architecture,
     parse_version,
 )
+from os_prefilter.adapters.libvirt.qemu import SavedLists
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.hosts.capabilities import capability_traits
@@ -39,6 +40,7 @@ from tests.support.libvirt_xml import (
     domain_capabilities,
     facts,
 )
+from tests.support.qemu import device_list
 
 QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
 ALL_MACHINES = {
@@ -758,3 +760,115 @@ if folder := corpus():
         assert own.machines == {answer.machine}
         assert own.default_machine
         assert bool(own.buses | own.video_models) == (path.stem != "empty")
+
+
+# -- QEMU's devices
+# -----------------------------------------------------------------------------
+
+_I686 = {"x86_64": "qemu kvm", "i686": "qemu"}
+
+
+def _facts_by_lists(
+    *domains: bytes, lists: tuple[tuple[str, ...], ...]
+) -> LibvirtFacts:
+    files = [
+        (f"{number}.txt", device_list(*names).encode())
+        for number, names in enumerate(lists)
+    ]
+    return facts(
+        capabilities(guests=_I686),
+        *domains,
+        ask_devices=SavedLists(files).devices_of,
+    )
+
+
+_OWN = domain_capabilities()
+_I386 = domain_capabilities("i686", "qemu").replace(b"/qemu<", b"/qemu-i386<")
+_SAME = domain_capabilities("i686", "qemu")
+
+
+@pytest.mark.parametrize(
+    ("domains", "lists", "own", "i686"),
+    [
+        ((_OWN, _I386), (("e1000",),), {"e1000"}, None),
+        (
+            (_OWN, _I386),
+            (("e1000",), ("igb", "max-i386-cpu")),
+            {"e1000"},
+            {"igb", "max-i386-cpu"},
+        ),
+        (
+            (_I386, _OWN),
+            (("igb", "max-i386-cpu"),),
+            None,
+            {"igb", "max-i386-cpu"},
+        ),
+        # Red Hat has one QEMU for both.
+        ((_SAME, _OWN), (("e1000",),), {"e1000"}, {"e1000"}),
+        ((_OWN, _SAME), (), None, None),
+    ],
+    ids=["own", "both", "i686 alone", "one QEMU for both", "none"],
+)
+def test_devices_are_those_of_the_qemu_for_an_architecture(
+    domains: tuple[bytes, ...],
+    lists: tuple[tuple[str, ...], ...],
+    own: set[str] | None,
+    i686: set[str] | None,
+) -> None:
+    found = _facts_by_lists(*domains, lists=lists).guests
+    for guest, names in (("x86_64", own), ("i686", i686)):
+        devices = None if names is None else frozenset(names)
+        assert found[guest].devices == devices
+        if devices is None:
+            reason = "no list of them is given"
+            assert found[guest].devices_unknown == reason
+
+
+def test_document_without_a_path_has_the_devices_of_its_architecture() -> None:
+    path = b"<path>/usr/bin/qemu</path>"
+    domains = [each.replace(path, b"") for each in (_OWN, _SAME)]
+    found = _facts_by_lists(*domains, lists=(("e1000",),)).guests
+    assert found["x86_64"].devices == frozenset(("e1000",))
+    assert found["i686"].devices is None
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            [b"garbage"],
+            "0.txt: 'garbage' is no line of QEMU's list of devices",
+        ),
+        ([b""], "0.txt: QEMU lists no devices"),
+        (
+            [device_list("e1000").encode(), device_list("igb").encode()],
+            "1.txt: this is a second list of devices for guests of the same",
+        ),
+    ],
+)
+def test_file_that_is_no_list_of_devices_is_an_error(
+    files: list[bytes], message: str
+) -> None:
+    named = [(f"{number}.txt", data) for number, data in enumerate(files)]
+    with pytest.raises(DocumentError) as raised:
+        SavedLists(named)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("machine", "has_floppy"),
+    [
+        ("pc-q35-rhel10.0.0", False),
+        ("pc-q35-rhel8.6.0", False),
+        ("pc-i440fx-rhel9.0.0", False),
+        ("pc-i440fx-rhel7.6.0", True),
+        ("pc-q35-9.1", True),
+        ("q35", True),
+    ],
+)
+def test_red_hats_machine_types_have_no_floppy_drive(
+    machine: str, has_floppy: bool
+) -> None:
+    """Libvirt lists the bus, as QEMU has the device."""
+    guest = x86_guest(domain_capabilities(machine=machine, buses="fdc sata"))
+    assert ("fdc" in guest.buses) is has_floppy

@@ -352,8 +352,8 @@ def test_probe_asks_the_qemu_of_each_architecture_for_its_devices(
     other = qemu(tmp_path, "e1000", name="qemu-i386")
     libvirt = _with_emulators(x86_64=own, i686=other)
     facts = host_of(monkeypatch, libvirt).facts()
-    assert facts.guests["x86_64"].devices == {"e1000", "igb"}
-    assert facts.guests["i686"].devices == {"e1000"}
+    assert facts.guests["x86_64"].devices == frozenset(("e1000", "igb"))
+    assert facts.guests["i686"].devices == frozenset(("e1000",))
     assert unknown_traits(facts) == {}
 
 

@@ -418,13 +418,13 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
     guests: dict[str, GuestFacts] = {}
     emulated: frozenset[str] = frozenset()
     if virt_type in ("kvm", "qemu"):
-        found = _guests(host_capabilities, domains, virt_type, settings)
-        guests = {
-            nova_architecture(architecture): _with_devices(
-                guest, ask_devices, architecture, emulator
+        guests = dict(
+            _with_devices(
+                host_capabilities.architecture,
+                list(_guests(host_capabilities, domains, virt_type, settings)),
+                ask_devices,
             )
-            for architecture, emulator, guest in found
-        }
+        )
         emulated = frozenset(_emulated(host_capabilities, domains))
     return LibvirtFacts(
         host=host,
@@ -539,12 +539,23 @@ def _guests(
 
 
 def _with_devices(
-    guest: GuestFacts, ask: AskDevices, architecture: str, emulator: str
-) -> GuestFacts:
-    try:
-        return replace(guest, devices=ask(architecture, emulator))
-    except QemuUnavailable as error:
-        return replace(guest, devices_unknown=str(error))
+    own: str, guests: list[tuple[str, str, GuestFacts]], ask: AskDevices
+) -> Iterator[tuple[str, GuestFacts]]:
+    """Yield the guest facts, by Nova's architecture, with QEMU's devices.
+
+    :param own: the architecture of the host
+    """
+    emulators = {architecture: path for architecture, path, _ in guests}
+    for architecture, path, guest in guests:
+        # One QEMU may be for both x86_64 and i686, as Red Hat's is.
+        asked = architecture
+        if path and path == emulators[own]:
+            asked = own
+        name = nova_architecture(architecture)
+        try:
+            yield name, replace(guest, devices=ask(asked, path))
+        except QemuUnavailable as error:
+            yield name, replace(guest, devices_unknown=str(error))
 
 
 def _emulated(

@@ -15,13 +15,15 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import IO
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 
 TIMEOUT = 10.0
 """Seconds that one call of QEMU may take; it has taken 0.1 to 0.5 s."""
@@ -92,6 +94,48 @@ def parse_devices(output: bytes) -> frozenset[str]:
     if not names or not has_heading:
         raise QemuUnavailable("QEMU lists no devices")
     return frozenset(names)
+
+
+class SavedLists:
+    """The lists of a host's QEMUs in files.
+
+    :param files: (source, output of ``-machine none -device help``) of each
+    :raises DocumentError: if one is no such list, or there are two for guests
+        of the same architecture
+    """
+
+    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
+        self._lists: dict[str, frozenset[str]] = {}
+        for where, output in files:
+            try:
+                devices = parse_devices(output)
+            except QemuUnavailable as error:
+                raise DocumentError(
+                    where,
+                    f"{error}. Save the output of 'QEMU -machine none -device"
+                    " help' again, of the QEMU that 'virsh domcapabilities'"
+                    " names in <path>.",
+                ) from error
+            # The processors are among the devices: max-i386-cpu.
+            is_i386 = any(name.endswith("-i386-cpu") for name in devices)
+            guests = "i686" if is_i386 else ""
+            if guests in self._lists:
+                raise DocumentError(
+                    where,
+                    "this is a second list of devices for guests of the same"
+                    " architecture. Leave one out.",
+                )
+            self._lists[guests] = devices
+
+    def devices_of(self, architecture: str, _emulator: str) -> frozenset[str]:
+        """Return the devices of the QEMU for guests of an architecture.
+
+        :raises QemuUnavailable: if no file has them
+        """
+        guests = "i686" if architecture == "i686" else ""
+        if guests not in self._lists:
+            raise QemuUnavailable(GuestFacts.devices_unknown)
+        return self._lists[guests]
 
 
 def _output_of(binary: str, arguments: Sequence[str]) -> bytes:

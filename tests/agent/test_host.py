@@ -118,7 +118,7 @@ def test_devices_are_known_by_the_list_of_qemu(capsys: Capture) -> None:
     assert '"COMPUTE_NET_VIF_MODEL_E1000","yes",' in found.out
     reason = "this QEMU has no device pcnet"
     assert f'"COMPUTE_NET_VIF_MODEL_PCNET","no","{reason}"' in found.out
-    assert " 0 not known," in found.err
+    assert "not known" not in found.out + found.err
 
 
 def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(

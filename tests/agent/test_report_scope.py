@@ -21,6 +21,7 @@ from os_prefilter.hosts.marker_traits import (
 )
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
+from tests.support.hosts import EVERY_DEVICE
 from tests.support.libvirt_xml import capabilities, domain_capabilities
 from tests.support.placements import (
     HOST,
@@ -31,6 +32,7 @@ from tests.support.placements import (
     served,
     traits_of,
 )
+from tests.support.qemu import device_list
 from tests.support.reporting_fleets import SECTIONS, wanted_by
 
 Capture = pytest.CaptureFixture[str]
@@ -134,12 +136,13 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             machine="pc-q35-8.2", buses="fdc scsi virtio usb sata"
         ),
     }
+    files["devices.txt"] = device_list(*sorted(EVERY_DEVICE)).encode()
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     command = (
         "capabilities report --capabilities capabilities.xml"
         " --domain-capabilities pc.xml --domain-capabilities q35.xml"
-        " --domain-capabilities i686.xml"
+        " --domain-capabilities i686.xml --qemu-devices devices.txt"
         " --libvirt-version 10.4.0 --qemu-version 8.2.0"
     )
     return command.split()

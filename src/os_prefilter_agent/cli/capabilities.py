@@ -77,10 +77,10 @@ class ShowCapabilities(Listing):
         facts = asked.facts(self.context)
         lines = capabilities(facts)
         counts = Counter(line.answer for line in lines)
-        summary = ", ".join(
-            f"{counts[answer]} {answer}"
-            for answer in ("yes", "no", "not known", "not owned")
-        )
+        answers = ["yes", "no", "not owned"]
+        if counts["not known"]:
+            answers.insert(2, "not known")
+        summary = ", ".join(f"{counts[answer]} {answer}" for answer in answers)
         self.print_line(f"{facts.host}, reporter {facts.driver}: {summary}.")
         for assumed in asked.assumptions(facts):
             self.print_line(assumed, warning=True)

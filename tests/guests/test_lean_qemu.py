@@ -29,7 +29,7 @@ from tests.guests.records import NOT_KNOWN, STARTS
 from tests.guests.starter import Guest, Outcome, Starter
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.hosts import RED_HATS_NOT
-from tests.support.qemu import lean_qemu
+from tests.support.qemu import lean_qemu, public_folder
 
 pytestmark = needs_libvirt
 
@@ -43,9 +43,9 @@ _LOST = {
 
 
 @pytest.fixture(scope="module")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("qemu")
-    return lean_qemu(folder, _REAL, RED_HATS_NOT.split())
+def emulator() -> Iterator[str]:
+    with public_folder() as folder:
+        yield lean_qemu(folder, _REAL, RED_HATS_NOT.split())
 
 
 @pytest.fixture(scope="module")

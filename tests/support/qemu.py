@@ -3,9 +3,10 @@
 """Programs in place of QEMU."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory
 
 LIST = """\
 Network devices:
@@ -21,16 +22,23 @@ name "power9_v2.0-powerpc64-cpu"
 """
 
 
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """Make a folder that other users can read.
+
+    pytest's folders are for their owner alone.
+    """
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 def program(folder: Path, *lines: str, name: str = "qemu") -> str:
     """Write a script that any user can run, and return its path."""
     path = folder / name
     path.write_text("\n".join(("#!/bin/sh", *lines, "")))
     path.chmod(0o755)
-    # pytest's folders are for their owner alone.
-    for parent in (folder, *folder.parents):
-        if parent == Path(gettempdir()):
-            break
-        parent.chmod(0o755)
     return str(path)
 
 

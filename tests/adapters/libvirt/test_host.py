@@ -7,6 +7,7 @@ The real one: test_libvirt_real.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from tests.support.libvirt_xml import (
     capabilities,
     domain_capabilities,
 )
-from tests.support.qemu import qemu
+from tests.support.qemu import public_folder, qemu
 
 KVM = LibvirtSettings(virt_type="kvm")
 CALLS_OF_A_PROBE = 14
@@ -327,6 +328,12 @@ def test_default_uri_is_the_one_nova_would_use(
     )
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with public_folder() as found:
+        yield found
+
+
 def _with_emulators(**paths: str) -> FakeLibvirt:
     """Return a libvirt with the QEMUs at some paths, by architecture."""
     libvirt = FakeLibvirt()
@@ -346,10 +353,10 @@ def _with_emulators(**paths: str) -> FakeLibvirt:
 
 
 def test_probe_asks_the_qemu_of_each_architecture_for_its_devices(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    own = qemu(tmp_path, "e1000", "igb")
-    other = qemu(tmp_path, "e1000", name="qemu-i386")
+    own = qemu(folder, "e1000", "igb")
+    other = qemu(folder, "e1000", name="qemu-i386")
     libvirt = _with_emulators(x86_64=own, i686=other)
     facts = host_of(monkeypatch, libvirt).facts()
     assert facts.guests["x86_64"].devices == frozenset(("e1000", "igb"))
@@ -369,14 +376,14 @@ def test_probe_asks_the_qemu_of_each_architecture_for_its_devices(
 )
 def test_probe_knows_no_devices_of_a_qemu_that_is_not_that_of_libvirt(
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    folder: Path,
     version: str,
     uri: str,
     reason: str,
 ) -> None:
-    path = str(tmp_path / "qemu")
+    path = str(folder / "qemu")
     if version:
-        qemu(tmp_path, "e1000", version=version)
+        qemu(folder, "e1000", version=version)
     libvirt = _with_emulators(x86_64=path, i686=path)
     facts = host_of(monkeypatch, libvirt, uri=uri).facts()
     guest = facts.guests["x86_64"]
@@ -388,14 +395,14 @@ def test_probe_knows_no_devices_of_a_qemu_that_is_not_that_of_libvirt(
 
 
 def test_identity_changes_when_a_qemu_is_replaced_or_goes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     """A package of the same version may have other devices."""
-    path = qemu(tmp_path, "e1000")
+    path = qemu(folder, "e1000")
     host = host_of(monkeypatch, _with_emulators(x86_64=path, i686=path))
     identities = [host.identity(), host.identity()]
-    qemu(tmp_path, "e1000", "igb", name="new")
-    (tmp_path / "new").replace(path)
+    qemu(folder, "e1000", "igb", name="new")
+    (folder / "new").replace(path)
     identities.append(host.identity())
     Path(path).unlink()
     identities.append(host.identity())

@@ -3,6 +3,7 @@
 """QEMU's list of its devices: what it has, and binaries that list nothing."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,13 @@ from os_prefilter.adapters.libvirt.qemu import (
     parse_devices,
     version_of,
 )
-from tests.support.qemu import LIST, program
+from tests.support.qemu import LIST, program, public_folder
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with public_folder() as found:
+        yield found
 
 
 def test_list_has_the_names_of_all_devices() -> None:
@@ -28,11 +35,11 @@ def test_list_has_the_names_of_all_devices() -> None:
 
 
 def test_list_is_that_of_an_unprivileged_call_without_input(
-    tmp_path: Path,
+    folder: Path,
 ) -> None:
     body = f"cat <<'E'\n{LIST}E"
     binary = program(
-        tmp_path,
+        folder,
         '[ "$*" = "-machine none -device help" ] || exit 3',
         '[ "$(id -u)" != 0 ] || exit 4',
         '[ -z "$(cat)" ] || exit 5',
@@ -70,10 +77,10 @@ def test_list_is_that_of_an_unprivileged_call_without_input(
     ],
 )
 def test_binary_that_lists_no_devices_is_an_error_with_the_reason(
-    tmp_path: Path, lines: list[str], reason: str
+    folder: Path, lines: list[str], reason: str
 ) -> None:
     with pytest.raises(QemuUnavailable, match=reason) as raised:
-        devices_of(program(tmp_path, *lines))
+        devices_of(program(folder, *lines))
     assert str(raised.value).isprintable()
 
 
@@ -83,12 +90,12 @@ def test_binary_that_lists_no_devices_is_an_error_with_the_reason(
     ids=["hangs", "waits for its child", "leaves its child"],
 )
 def test_binary_that_hangs_is_ended_with_all_that_it_has_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     monkeypatch.setattr(qemu, "TIMEOUT", 0.5)
-    lived = tmp_path / "lived"
-    binary = program(tmp_path, f"(sleep 1.5; touch {lived}) &", *lines)
-    tmp_path.chmod(0o777)
+    lived = folder / "lived"
+    binary = program(folder, f"(sleep 1.5; touch {lived}) &", *lines)
+    folder.chmod(0o777)
     begin = time.monotonic()
     with pytest.raises(QemuUnavailable, match="has not ended in 0.5 seconds"):
         devices_of(binary)
@@ -128,14 +135,12 @@ def test_list_that_is_too_long_is_an_error() -> None:
     ],
 )
 def test_version_is_the_one_that_qemu_names(
-    tmp_path: Path, text: str, version: tuple[int, int, int]
+    folder: Path, text: str, version: tuple[int, int, int]
 ) -> None:
-    binary = program(
-        tmp_path, '[ "$*" = -version ] || exit 3', f"echo '{text}'"
-    )
+    binary = program(folder, '[ "$*" = -version ] || exit 3', f"echo '{text}'")
     assert version_of(binary) == version
 
 
-def test_binary_without_a_version_is_no_qemu(tmp_path: Path) -> None:
+def test_binary_without_a_version_is_no_qemu(folder: Path) -> None:
     with pytest.raises(QemuUnavailable, match="names no version of QEMU"):
-        version_of(program(tmp_path, "echo GNU bash"))
+        version_of(program(folder, "echo GNU bash"))

@@ -335,6 +335,9 @@ s390x     | tpm_version 1.2   | versions of libvirt's emulated TPM: none
 TPM       | tpm_version 1.2   | versions of libvirt's emulated TPM: 2.0
 aarch64   | tpm_model tpm-crb | libvirt's TPM models: tpm-tis
 armv7l    | viommu_model auto |
+aarch64   | sound_model pcspk | it is part of x86's machine types, not of aarch64
+s390x     | sound_model pcspk | it is part of x86's machine types, not of s390x
+aarch64   | sound_model ac97  |
 Nova      | viommu_model auto | as Nova builds the guest: it gets attributes that libvirt refuses for a vIOMMU of virtio
 Nova, QEMU 7.3       | viommu_model intel |
 Nova 32              | firmware_type uefi |

@@ -70,11 +70,11 @@ QEMU's domain capabilities have the rest; other virt types have none.
 
 _DEVICES_AND_VERSIONS = """
 packed_virtqueue usb_model input_bus pointer_model firmware_stateless
-maxphysaddr_mode sound_model watchdog
+maxphysaddr_mode watchdog
 """
 """Rows that QEMU's devices, and versions, decide alone."""
 _ONLY_QEMU = f"""{_DEVICES_AND_VERSIONS}
-usb_redirection viommu_model firmware_type machine_type
+sound_model usb_redirection viommu_model firmware_type machine_type
 default_machine time_hpet tpm_version tpm_model tpm_secret_security
 """
 # Nova's driver reports the first two for every virt_type; no value of the
@@ -364,6 +364,14 @@ def _mem_encryption_model(
     return _one_of(found, value, "libvirt's models of memory encryption")
 
 
+def _sound_model(
+    _facts: LibvirtFacts, value: str, architecture: str, _guests: GuestFacts
+) -> str:
+    if value == "pcspk" and guest_architecture(architecture) != "x86_64":
+        return f"it is part of x86's machine types, not of {architecture}"
+    return ""
+
+
 def _firmware_type(
     _facts: LibvirtFacts, value: str, architecture: str, guests: GuestFacts
 ) -> str:
@@ -412,6 +420,7 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
         guests.video_models, value, f"possible for {guest} guests"
     ),
     "viommu_model": _viommu_model,
+    "sound_model": _sound_model,
     "firmware_type": _firmware_type,
     "machine_type": _machine_type,
     "default_machine": _default_machine,

@@ -27,8 +27,7 @@ def libvirt_versions() -> Iterator[str]:
         ("Value", "libvirt", "QEMU"),
         (
             (
-                _requested([row], [value])
-                + (f", for guests of {needs.guest}" if needs.guest else ""),
+                _requested([row], [value]),
                 _version(needs.libvirt),
                 (
                     _version(needs.qemu)

@@ -30,6 +30,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.machine_types import family_of
 from tests.conftest import pipeline_of
+from tests.support.hosts import with_every_device
 from tests.support.libvirt_xml import (
     ARM_MACHINES,
     X86_MACHINES,
@@ -101,7 +102,7 @@ def _host(architecture: str, settings: tuple[str, ...]) -> LibvirtFacts:
     # With a newer libvirt than was tried: what else Nova's guests fail at,
     # real guests show.
     return replace(
-        facts_of(offered, *documents, settings=configured),
+        with_every_device(facts_of(offered, *documents, settings=configured)),
         built_by_nova=True,
         nova_release=34,
         libvirt_version=(12, 0, 0),

@@ -231,6 +231,20 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
         )
 
 
+def with_every_device(facts: LibvirtFacts) -> LibvirtFacts:
+    """Return a host with all devices that a QEMU of its version can have."""
+    newer = set()
+    if facts.hypervisor_version < (8, 0, 0):
+        newer.add("igb")
+    if facts.hypervisor_version < (8, 2, 0):
+        newer.add("virtio-sound-pci")
+    guests = {
+        name: replace(guest, devices=EVERY_DEVICE - newer)
+        for name, guest in facts.guests.items()
+    }
+    return replace(facts, guests=guests)
+
+
 def few_libvirt_hosts() -> Iterator[LibvirtFacts]:
     """Yield a host of each virt type, for what takes long: the oldest versions
     with QEMU, the newest with KVM and without QEMU.

@@ -8,7 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.capabilities import (
+    capability_traits,
+    reporter_of,
+    unknown_traits,
+)
 from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.marker_traits import trait_groups
 from os_prefilter.hosts.reporter import HostFacts
@@ -70,11 +74,11 @@ def by_nova_alone(facts: HostFacts) -> set[str]:
     driver answers for, and operators'.
     """
     ours = goal_of(facts, (), Mode.BESIDE).traits
-    return {
-        trait
-        for trait, has in capability_traits(facts).items()
-        if has and trait not in ours
-    } | facts.other_traits
+    # Its lists have what QEMU may lack.
+    listed = reporter_of(facts).reported_by_nova(facts)
+    listed = listed.intersection(unknown_traits(facts))
+    has = {trait for trait, has in capability_traits(facts).items() if has}
+    return (has - ours.keys()) | listed | facts.other_traits
 
 
 def by_the_agent(

@@ -149,7 +149,8 @@ def goal_for(name: str, library: str, keys: frozenset[str]) -> Goal:
         groups = tuple(group for group in older if group.traits)
     unknown = frozenset((HPET,) if library == UNSURE else ())
     reporter = replace(
-        reporter_of(FACTS[name]), unknown=lambda _facts: unknown
+        reporter_of(FACTS[name]),
+        unknown=lambda _facts: dict.fromkeys(unknown, ""),
     )
     with patch.multiple(
         desired_traits,

@@ -142,12 +142,12 @@ def goal_of(
     """
     wanted = frozenset(wanted)
     reporter = reporter_of(facts)
-    unknown = reporter.unknown(facts)
+    unknown = frozenset(reporter.unknown(facts))
     novas_own: frozenset[str] = frozenset()
     if mode is Mode.BESIDE:
         novas_own = reporter.reported_by_nova(facts)
     # Nova decides on its own ones, also while our facts say nothing of them.
-    unsure_of = unknown.keys() - novas_own
+    unsure_of = unknown - novas_own
     known = {
         trait: has
         for trait, has in capability_traits(facts).items()

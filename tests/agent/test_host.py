@@ -113,6 +113,8 @@ def test_devices_are_known_by_the_list_of_qemu(capsys: Capture) -> None:
     without = capsys.readouterr()
     assert '"COMPUTE_NET_VIF_MODEL_E1000","not known",' in without.out
     assert " not known, 0 not owned." in without.err
+    warning = "Which devices QEMU has for guests of x86_64 is not known: no"
+    assert warning in without.err.replace("\n", " ")
     assert main([*argv, "--qemu-devices", "devices.txt"]) == 0
     found = capsys.readouterr()
     assert '"COMPUTE_NET_VIF_MODEL_E1000","yes",' in found.out

@@ -147,7 +147,8 @@ def goal_for(name: str, library: str, keys: frozenset[str]) -> Goal:
             for group in groups
         )
         groups = tuple(group for group in older if group.traits)
-    unknown = frozenset((HPET,) if library == UNSURE else ())
+    names = (Trait(HPET),) if library == UNSURE else ()
+    unknown = frozenset(names)
     reporter = replace(
         reporter_of(FACTS[name]),
         unknown=lambda _facts: dict.fromkeys(unknown, ""),

@@ -20,7 +20,11 @@ from oslo_log import log as logging
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.osinfo import has_libosinfo
 from os_prefilter.common.errors import ConfigurationError, DocumentError
-from os_prefilter.common.quoting import describe_error, pluralize
+from os_prefilter.common.quoting import (
+    describe_error,
+    escape_line,
+    pluralize,
+)
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.capabilities import unknown_traits
 from os_prefilter.hosts.desired_traits import (
@@ -44,6 +48,7 @@ from os_prefilter_agent.cli.host import (
     add_host_arguments,
     builder_of,
     node_of,
+    unknown_devices_of,
 )
 from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_agent.cli.program import PasswordMaskingFormatter
@@ -82,8 +87,8 @@ class ShowCapabilities(Listing):
             answers.insert(2, "not known")
         summary = ", ".join(f"{counts[answer]} {answer}" for answer in answers)
         self.print_line(f"{facts.host}, reporter {facts.driver}: {summary}.")
-        for assumed in asked.assumptions(facts):
-            self.print_line(assumed, warning=True)
+        for line in (*asked.assumptions(facts), *unknown_devices_of(facts)):
+            self.print_line(line, warning=True)
         for line in builder_of(facts):
             self.print_line(line)
         return COLUMNS, lines
@@ -239,6 +244,8 @@ class ReportCapabilities(Listing):
         )
         for line in builder_of(facts):
             self.print_line(line)
+        for line in unknown_devices_of(facts):
+            self.print_line(line, warning=True)
         if asked.provider_config:
             return placement.write_file(facts)
         return placement.report(facts)
@@ -277,6 +284,10 @@ class ReportCapabilities(Listing):
             for line in lines:
                 if line not in logged:
                     agent.LOG.info("%s", line)
+                logged.add(line)
+            for line in unknown_devices_of(facts):
+                if line not in logged:
+                    agent.LOG.warning("%s", escape_line(line))
                 logged.add(line)
             return _format_changes(placement.report(facts))
 

@@ -410,6 +410,20 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
     return found, problem
 
 
+def unknown_devices_of(facts: HostFacts) -> tuple[str, ...]:
+    """Return a sentence for guests whose QEMU does not list its devices."""
+    if not isinstance(facts, LibvirtFacts):
+        return ()
+    return tuple(
+        f"Which devices QEMU has for guests of {architecture} is not known:"
+        f" {guest.devices_unknown}. They are not reported, and what was"
+        " reported of them stays. Run this command where libvirt's QEMU is, or"
+        " give the saved documents with --qemu-devices."
+        for architecture, guest in facts.guests.items()
+        if guest.devices is None
+    )
+
+
 def _release(text: str) -> int:
     from os_prefilter.adapters.nova_conf import nova_release  # noqa: PLC0415
 

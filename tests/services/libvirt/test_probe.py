@@ -62,14 +62,19 @@ def test_probe_finds_what_the_host_is_and_every_qemu_has(
     assert own.buses >= {"ide", "virtio", "scsi", "sata", "usb", "fdc"}
     assert own.video_models >= {"vga", "virtio", "none"}
     assert own.default_machine == "pc"
+    assert own.devices
+    assert own.devices >= {"e1000", "virtio-net-pci", "max-x86_64-cpu"}
     # libvirt has other firmware for it, and nothing else.
     of_i686 = qemu.guests["i686"]
+    assert of_i686.devices
+    assert of_i686.devices >= {"e1000", "virtio-net-pci", "max-i386-cpu"}
     assert (
         replace(
             own,
             uefi=of_i686.uefi,
             secure_boot=False,
             machines=of_i686.machines,
+            devices=of_i686.devices,
         )
         == of_i686
     )

@@ -53,7 +53,7 @@ def host(emulator: str) -> LibvirtFacts:
     facts = probed(uri(), "qemu")
     if facts.architecture != "x86_64" or not Path(_REAL).exists():
         pytest.skip("it is not known which devices QEMU lacks there")
-    lean = replace(facts.own_guests, devices=devices_of(emulator))
+    lean = replace(facts.guests["x86_64"], devices=devices_of(emulator))
     return replace(facts, guests={**facts.guests, "x86_64": lean})
 
 

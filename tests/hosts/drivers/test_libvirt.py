@@ -612,6 +612,24 @@ def test_device_is_not_known_without_the_list_of_qemu() -> None:
     assert refusals(_DESK).keys() == traits.keys()
 
 
+@pytest.mark.parametrize(
+    ("fields", "unknown"),
+    [
+        ({"tpm_versions": None}, {"1_2", "2_0"}),
+        ({"tpm_versions": frozenset(("2.0",))}, set()),
+        ({"tpm_versions": None, "tpm_models": frozenset()}, set()),
+    ],
+    ids=["not listed", "listed", "no TPM"],
+)
+def test_tpm_versions_are_not_known_where_libvirt_lists_none(
+    fields: dict[str, Any], unknown: set[str]
+) -> None:
+    facts = replace(_with(**fields), swtpm_enabled=True)
+    expected = {f"COMPUTE_SECURITY_TPM_{version}" for version in unknown}
+    assert set(unknown_traits(facts)) == expected
+    assert unknown_traits(replace(facts, swtpm_enabled=False)) == {}
+
+
 @pytest.mark.parametrize("facts", [KVM, LXC, PARALLELS])
 def test_nothing_is_unknown_with_the_list_and_without_qemu(
     facts: LibvirtFacts,

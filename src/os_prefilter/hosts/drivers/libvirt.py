@@ -153,7 +153,8 @@ def refusal(
 def unknown(facts: LibvirtFacts) -> dict[Trait, str]:
     """Return why it is not known whether the host has some traits.
 
-    Those of devices, where QEMU does not list its own.
+    Those of devices, where QEMU does not list its own, and the versions of
+    TPMs, where libvirt does not.
     """
     found: dict[Trait, str] = {}
     if not facts.is_qemu:
@@ -174,6 +175,14 @@ def unknown(facts: LibvirtFacts) -> dict[Trait, str]:
             ):
                 found[trait] = (
                     f"QEMU's devices are not known: {guests.devices_unknown}"
+                )
+    own_guests = facts.guests.get(facts.architecture, GuestFacts())
+    if own_guests.tpm_versions is None:
+        for version, term in BY_NAME["tpm_version"].values.items():
+            if term.trait and not refusal(facts, "tpm_version", version, ""):
+                found[term.trait] = (
+                    "this libvirt does not list the versions of its emulated"
+                    " TPM"
                 )
     return found
 
@@ -321,8 +330,7 @@ def _tpm_version(
 ) -> str:
     versions: Collection[str] = ()
     if guests.tpm_models:
-        # Old versions of libvirt do not list them: both are assumed, as in
-        # Nova.
+        # Old versions of libvirt do not list them, and swtpm may have either.
         versions = (value,)
         if guests.tpm_versions is not None:
             versions = guests.tpm_versions

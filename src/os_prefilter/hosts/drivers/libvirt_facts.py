@@ -41,10 +41,7 @@ class GuestFacts:
     video_models: frozenset[str] = frozenset()
     tpm_models: frozenset[str] = frozenset()
     tpm_versions: frozenset[str] | None = None
-    """None if libvirt does not list them, as old ones do not.
-
-    Both are assumed then, as in Nova.
-    """
+    """None if libvirt does not list them, as old ones do not."""
     usb_redirection: bool | None = None
     """True if a USB port can be redirected to a SPICE console.
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import yaml
 from os_prefilter.adapters.placement.trait_sync import SECOND_LOOK
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     REPORTED,
@@ -25,10 +27,12 @@ from os_prefilter.hosts.marker_traits import (
     names_noting,
     names_with,
 )
+from os_prefilter_agent.agent import Watch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.model import provider_uuid
 from tests.support.commands import Capture, json_of, placed
+from tests.support.hosts import KVM, X86
 from tests.support.placements import (
     HOST,
     UUID,
@@ -293,6 +297,45 @@ class Libvirt:
             "vm_mode": frozenset(modes),
         }
         return FakeFacts(host=HOST, can=can)
+
+
+class _QemuHangs(Libvirt):
+    """A libvirt whose QEMU does not list its devices."""
+
+    def identity(self) -> str:
+        return "the same"
+
+    def facts(self) -> LibvirtFacts:  # type: ignore[override]
+        guest = replace(X86, devices=None, devices_unknown="it hangs")
+        return replace(KVM, host=HOST, guests={"x86_64": guest})
+
+
+@pytest.mark.usefixtures("aware")
+def test_agent_logs_once_that_devices_are_not_known(
+    conf: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(watch: Watch) -> None:
+        watch.round()
+        watch.round()
+
+    monkeypatch.setattr(
+        "os_prefilter.adapters.libvirt.host.LibvirtHost", _QemuHangs
+    )
+    monkeypatch.setattr("os_prefilter_agent.agent.run_until_signal", run)
+    monkeypatch.setattr(
+        "os_prefilter_agent.cli.capabilities._set_up_logging", lambda *_: None
+    )
+    argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf]
+    assert main(argv) == 0
+    found = [
+        each
+        for each in caplog.messages
+        if each.startswith("Which devices QEMU has for guests of x86_64 is")
+    ]
+    assert len(found) == 1
+    assert "not known: it hangs. They are not reported" in found[0]
 
 
 SERVICE = """

@@ -141,6 +141,18 @@ def test_traits_of_emulators_are_reported_as_one_group() -> None:
     assert with_traits(state, unwanted) == _NOTHING
 
 
+def test_trait_that_novas_driver_has_come_to_report_is_no_longer_the_agents() -> (
+    None
+):
+    """An agent alone sets it as well; beside a nova-compute that one keeps it
+    as it should be.
+    """
+    present = frozenset({"HW_A", "HW_B", *_note("HW_A", "HW_B")})
+    novas_own = {"HW_A": True, "HW_B": False}
+    goal = Goal({}, {}, frozenset(), reported_by_nova=novas_own)
+    assert with_traits(present, goal) == {"HW_A"}
+
+
 def _says_an_architecture(trait: str) -> bool:
     return trait.startswith("COMPUTE_ARCH_")
 

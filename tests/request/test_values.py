@@ -4,9 +4,14 @@
 
 import pytest
 
-from os_prefilter import Request
+from os_prefilter import Destination, Request
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.values import Relations, relations_of, value_named
+from os_prefilter.request.values import (
+    Relations,
+    relations_of,
+    resolve,
+    value_named,
+)
 from os_prefilter.vocabulary import row_named
 from tests.conftest import spec_of
 
@@ -58,3 +63,19 @@ def test_relations_are_computed_once_for_a_request() -> None:
     request = Request(spec_of(_SECURE_BOOT))
     relations = _relations(request, "secure_boot", by_nova=True)
     assert _relations(request, "secure_boot", by_nova=True) is relations
+
+
+def test_value_with_whose_forbidden_trait_the_server_has_lived_is_noted() -> (
+    None
+):
+    spec = spec_of(
+        {"hw_vif_model": "igb"},
+        {"trait:COMPUTE_NET_VIF_MODEL_IGB": "forbidden"},
+        requested_destination=Destination(cell="one"),
+    )
+    read = resolve(Request(spec), row_named("vif_model"))
+    assert read.problem is None
+    assert read.value is None
+    (note,) = read.notes
+    assert note.source == "image property hw_vif_model=igb"
+    assert note.warn

@@ -298,6 +298,22 @@ def test_scheduler_hints_that_are_no_mapping_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("hints", "is_rebuild"),
+    [
+        pytest.param(None, False, id="no hints"),
+        pytest.param({"group": ["a"]}, False, id="another hint"),
+        pytest.param({"_nova_check_type": ["rebuild"]}, True, id="list"),
+        pytest.param({"_nova_check_type": "rebuild"}, True, id="text"),
+    ],
+)
+def test_request_with_a_forced_host_is_a_rebuild_if_a_hint_says_so(
+    hints: object, *, is_rebuild: bool
+) -> None:
+    spec = spec_of({}, force_hosts=["here"], scheduler_hints=hints)
+    assert Request(spec).is_rebuild is is_rebuild
+
+
+@pytest.mark.parametrize(
     ("name", "field"), [("ram", "memory_mb"), ("ephemeral_g", "ephemeral_gb")]
 )
 def test_field_of_a_flavor_under_another_name_is_refused(

@@ -32,6 +32,7 @@ from os_prefilter.service.deployment_facts import (
     versions_of,
 )
 from os_prefilter.service.loading import as_filter
+from os_prefilter.service.shared import Reading, Store
 from os_prefilter_tools.testing import request_of
 from tests.conftest import conf_with, spec_of
 
@@ -343,3 +344,21 @@ def test_closed_gate_is_named_in_the_note() -> None:
     (note,) = _decide(_gated, lambda _context: False).notes
     assert str(note) == "not yet: not required yet"
     assert note.waits
+
+
+class _Old(Store):
+    """A store with a value that another process is reading again."""
+
+    def read_through(self, *_arguments: Any) -> Reading:
+        return Reading("old", 0.0, 7200.0)
+
+
+def test_value_that_another_process_reads_again_is_due_within_a_second() -> (
+    None
+):
+    """Not at once, as each request would start a query meanwhile."""
+    begun = time.monotonic()
+    fact = Fact("f", lambda _context: "new", 3600, stores=[_Old("")])
+    assert value_of(fact) == "old"
+    assert begun < fact.due
+    assert fact.due <= time.monotonic() + 1

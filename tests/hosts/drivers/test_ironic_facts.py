@@ -45,12 +45,15 @@ _LONG = """
  {"Name": "SystemModelName", "Value": "R660", "Attribute Type": "String", "Allowable Values": [], "Read Only": true},
  {"Name": "ProcSettings", "Value": "On", "Attribute Type": null, "Allowable Values": ["On"], "Read Only": null},
  {"Name": "Fans", "Value": "4", "Attribute Type": "Integer", "Lower Bound": 1, "Upper Bound": 9},
- {"Name": "AssetTag", "Value": "", "Attribute Type": "String", "Lower Bound": null, "Maximum Length": 8}]
+ {"Name": "AssetTag", "Value": "", "Attribute Type": "String", "Lower Bound": null, "Minimum Length": 2,
+  "Maximum Length": 8}]
 """
 _API = """
 {"bios": [{"name": "LogicalProc", "value": "Enabled", "allowable_values": ["Enabled", "Disabled"], "read_only": false,
            "attribute_type": "Enumeration", "links": []},
           {"name": "SystemModelName", "value": "R660", "attribute_type": "String", "min_length": 2, "read_only": true},
+          {"name": "Fans", "value": "4", "attribute_type": "Integer", "lower_bound": 1, "upper_bound": 9},
+          {"name": "AssetTag", "value": "", "attribute_type": "String", "max_length": 8},
           {"name": "Quiet", "value": "1", "attribute_type": "Boolean", "lower_bound": null}]}
 """
 
@@ -114,9 +117,11 @@ long  | LogicalProc     | Enabled | yes | Enabled Disabled | Enumeration |   |
 long  | SystemModelName | R660    |     |                  | String      |   |
 long  | ProcSettings    | On      |     | On               |             |   |
 long  | Fans            | 4       | yes |                  | Integer     | 1 | 9
-long  | AssetTag        |         | yes |                  | String      |   | 8
+long  | AssetTag        |         | yes |                  | String      | 2 | 8
 API   | LogicalProc     | Enabled | yes | Enabled Disabled | Enumeration |   |
 API   | SystemModelName | R660    |     |                  | String      | 2 |
+API   | Fans            | 4       | yes |                  | Integer     | 1 | 9
+API   | AssetTag        |         | yes |                  | String      |   | 8
 API   | Quiet           | 1       | yes |                  | Boolean     |   |
 """)
 

@@ -222,8 +222,8 @@ class SchedulingWatch:
         if index != now.index:
             now.index, now.steps = index, []
         now.steps.append(HostsAt(name, before, after))
-        if self.service.count_hosts:
-            self.service.count_hosts(name, before, after)
+        if self.service.metrics:
+            self.service.metrics.count_hosts(name, before, after)
         if after:
             return
         if before:

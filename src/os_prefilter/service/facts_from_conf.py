@@ -25,7 +25,11 @@ from os_prefilter.rules.model import NO_RULES
 from os_prefilter.service import deferral, known_traits, trait_scope
 from os_prefilter.service.capacity import PlacementReader
 from os_prefilter.service.conf import GROUP
-from os_prefilter.service.deployment_facts import Fact, ReadFact
+from os_prefilter.service.deployment_facts import (
+    Fact,
+    ReadFact,
+    check_callable,
+)
 from os_prefilter.service.shared import MakeStore
 from os_prefilter.vocabulary.options import Options, TraitScope
 
@@ -225,6 +229,8 @@ def facts_of(
     """Return the facts of callables, whose values are checked and indexed.
 
     A malformed value so counts as a failed reading: the last value stays.
+
+    :raises UnusableArgument: if one cannot be called so
     """
     # Almost any other object is true, and a gate that opens too early excludes
     # capable hosts.
@@ -232,6 +238,7 @@ def facts_of(
     types = {**dict.fromkeys(gates, bool), **_TYPES}
     facts = {}
     for name, read in provided.items():
+        check_callable(f"the deployment fact {name!r}", read, "context")
         make = _checked(name, types.get(name))
         facts[name] = Fact(name, read, interval, make=make)
     return facts

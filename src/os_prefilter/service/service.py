@@ -98,8 +98,8 @@ class Service:
     """Whether users read it; False with ``no_host_reason = off``."""
     observers: tuple[Observer, ...] = ()
     """Callables for the end of each request: metrics and history."""
-    count_hosts: Callable[[str, int, int], None] | None = None
-    """``(host filter, hosts before, hosts after)``; None without metrics."""
+    metrics: Measuring | None = None
+    """Metrics of facts and host filters; those of requests are an observer."""
     remark: Remark | None = None
     """Yields notes on a request, or rejects it; see ``request.remarks``."""
     implied_by: Callable[[str], Mapping[str, str]] | None = None
@@ -107,8 +107,6 @@ class Service:
 
     None if they are not required.
     """
-    observe_facts: Callable[[Mapping[str, Any]], None] | None = None
-    """Called with the values of facts when one has changed."""
     placement: PlacementSource | None = None
     """What Placement knows; None if the embedding service provides all."""
 
@@ -169,7 +167,6 @@ class Service:
         :raises ConfigurationError: if the service must not start with this
             configuration.
         """
-        _check_facts(facts)
         if look_up_server is not None:
             deployment_facts.check_callable(
                 "look_up_server", look_up_server, "context", "request_spec"
@@ -213,10 +210,9 @@ class Service:
             reasons,
             group.no_host_reason != "off",
             tuple(observers),
-            measuring.count_hosts if measuring else None,
+            measuring,
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
-            measuring.observe_facts if measuring else None,
             placement,
         )
         if placement:
@@ -249,7 +245,6 @@ class Service:
         :raises ConfigurationError: if one is missing, does not load, or needs
             a fact that is not in ``facts``.
         """
-        _check_facts(facts)
         filters = load_filters(names, NEEDS | (facts or {}).keys())
         known = facts_of(facts or {}, filters, _FACTS_INTERVAL)
         return cls(filters, options or Options(), known)
@@ -469,8 +464,8 @@ class Service:
         values: dict[str, Any] = {}
         for fact in self._facts:
             values.update(fact.values())
-        if self.observe_facts:
-            self.observe_facts(values)
+        if self.metrics:
+            self.metrics.observe_facts(values)
         pipeline = Pipeline(
             self.filters,
             self.options,
@@ -507,15 +502,6 @@ class Service:
             scope = TraitScope.ROOT_AND_UNSUFFIXED
         if scope is TraitScope.ROOT_AND_UNSUFFIXED:
             yield trait_scope.mirror
-
-
-def _check_facts(
-    facts: Mapping[str, deployment_facts.ReadFact] | None,
-) -> None:
-    for name, read in (facts or {}).items():
-        deployment_facts.check_callable(
-            f"the deployment fact {name!r}", read, "context"
-        )
 
 
 def _log(cached: CachedDecision) -> None:

@@ -52,7 +52,7 @@ class Pipeline:
         self._adjust = tuple(adjust)
         self._remark = remark
         self._names = frozenset(each.name for each in self.filters)
-        self.reads = reads_of(self.filters)
+        self.reads = _reads_of(self.filters)
 
     def __repr__(self) -> str:
         names = ", ".join(each.name for each in self.filters)
@@ -115,9 +115,8 @@ class Pipeline:
             builder.add(each, result, seconds)
 
 
-def reads_of(filters: Iterable[LoadedFilter]) -> frozenset[str] | None:
+def _reads_of(filters: tuple[LoadedFilter, ...]) -> frozenset[str] | None:
     """Return the fields that filters read beyond the view; None for all."""
-    filters = tuple(filters)
     # One that changes the request spec itself may read all of it.
     if any(each.nova_style for each in filters):
         return None

@@ -47,6 +47,19 @@ DEVICE_PROFILE = "device_profile_"
 _MOST_CPUS = 65536
 
 
+def _written_classes(request: Request) -> set[str]:
+    """Return the resource classes that the flavor or a group names.
+
+    As Nova: such a class takes the place of the flavor's own field, also if
+    its amount is 0.
+    """
+    groups = (
+        *request.flavor_groups.values(),
+        *request.requested_groups.values(),
+    )
+    return {name for group in groups for name in group.resources}
+
+
 def unsuffixed_resources(request: Request) -> dict[str, int]:
     """Return the resources of the unsuffixed group, by resource class.
 
@@ -57,11 +70,7 @@ def unsuffixed_resources(request: Request) -> dict[str, int]:
 
     :raises MalformedRequest: for an amount that Placement could not store.
     """
-    groups = (
-        *request.flavor_groups.values(),
-        *request.requested_groups.values(),
-    )
-    named = {name for group in groups for name in group.resources}
+    named = _written_classes(request)
     unsuffixed = request.flavor_groups.get("")
     resources = dict(unsuffixed.resources) if unsuffixed else {}
     vcpus = _amount(request, "vcpus")
@@ -110,18 +119,12 @@ def unsuffixed_group_uses_host(request: Request) -> bool:
     The amounts are not computed: inside Nova, a filter must not refuse one
     that Nova's own query takes.
     """
-    groups = (
-        *request.flavor_groups.values(),
-        *request.requested_groups.values(),
-    )
     unsuffixed = request.flavor_groups.get("")
     unsuffixed_classes = (
         unsuffixed.resource_classes if unsuffixed else frozenset()
     )
-    written = {name for group in groups for name in group.resources}
+    written = _written_classes(request)
     for name, classes in _OF_FLAVOR.items():
-        # As Nova: a class that is written anywhere takes the place of the
-        # flavor's own field, also if its amount is 0.
         if not classes.isdisjoint(written):
             uses_host = not classes.isdisjoint(unsuffixed_classes)
         else:

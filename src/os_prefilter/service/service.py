@@ -15,7 +15,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.filter_calls import Adjust
-from os_prefilter.pipeline.pipeline import Pipeline, Remark, reads_of
+from os_prefilter.pipeline.pipeline import Pipeline, Remark
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.fields import field_of
 from os_prefilter.request.filter_contract import NEEDS, UNKNOWN, LoadedFilter
@@ -121,7 +121,6 @@ class Service:
             self.facts[name] for name in sorted(needed & self.facts.keys())
         ]
         self._facts = list(dict.fromkeys(known))
-        self._reads = reads_of(self.filters)
         self._may_require_machine_types = may_be_required(self.options)
         self._snapshot = self._snapshot_of(
             tuple(fact.version for fact in self._facts)
@@ -409,7 +408,8 @@ class Service:
             # Replaced as a whole: what is being decided with earlier values is
             # not kept for later ones.
             self._snapshot = snapshot = self._snapshot_of(versions)
-        request = Request(request_spec, None, self._reads)
+        pipeline = snapshot.pipeline
+        request = Request(request_spec, None, pipeline.reads)
         implied = self._implied_in(request)
         server = KEEPS_NOTHING
         if request.server_exists:
@@ -426,11 +426,11 @@ class Service:
                 implied,
                 has_new_flavor=server.has_new_flavor,
             )
-        if self._reads is None:
-            return self._decided(snapshot.pipeline, request, context), False
+        if pipeline.reads is None:
+            return self._decided(pipeline, request, context), False
         return snapshot.decisions.decide_once(
             request,
-            lambda: self._decided(snapshot.pipeline, request, context),
+            lambda: self._decided(pipeline, request, context),
         )
 
     def _implied_in(self, request: Request) -> dict[str, str]:

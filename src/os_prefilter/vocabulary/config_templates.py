@@ -140,13 +140,8 @@ class Templates:
         self._by_key = {
             (each.config_type, each.value): each for each in templates
         }
-        self._naming: dict[str, tuple[Template, ...]] = {}
         values: dict[str, dict[str, Term]] = {}
         for each in self:
-            self._naming |= {
-                trait: (*self.find_naming(trait), each)
-                for trait in each.traits
-            }
             term = nothing("its template needs no trait")
             if each.traits:
                 term = Term(each.traits[0], more_traits=each.traits[1:])
@@ -192,10 +187,6 @@ class Templates:
     def of(self, row: str, value: str) -> Template:
         """Return the template for a value of one of :attr:`rows`."""
         return self._by_key[row.removeprefix(PREFIX), value]
-
-    def find_naming(self, trait: str) -> tuple[Template, ...]:
-        """Return the templates that need a trait."""
-        return self._naming.get(trait, ())
 
     def replace_with(self, others: Iterable[Template]) -> "Templates":
         """Return these templates, with others in place of equal ones.

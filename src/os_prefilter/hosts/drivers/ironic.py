@@ -66,7 +66,9 @@ def _lack(facts: IronicFacts, trait: Trait) -> str:
     Each template that needs it must fit: a request with the trait may be
     configured either way.
     """
-    for template in facts.templates.find_naming(trait):
+    for template in facts.templates:
+        if trait not in template.traits:
+            continue
         reason = fit(facts, template).reason
         if reason:
             return f"{template}: {reason}"

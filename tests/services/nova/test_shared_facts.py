@@ -135,6 +135,10 @@ class Chaos:
         self.slowest, self.readings, self.what = 0.0, 0, ""
         self.away, self.calm_since = Outages(), 0.0
         (host,) = cloud.placement.providers("name=plain-host")
+        # Of older releases, only where an agent has run.
+        self._hosts_have_owner = not cloud.placement.providers(
+            "required=COMPUTE_NODE,!OWNER_NOVA"
+        )
         self._uuid, self._traits = (
             host.uuid,
             {*cloud.placement.provider_traits(host.uuid)[1]},
@@ -302,8 +306,9 @@ class Chaos:
             self._new_hosts or not by_plain_host,
         )
         query = self._queries.get(answer.request, "")
+        requires_owner = self._hosts_have_owner and not self._new_hosts
         if is_deferred != bool(must_be) or (
-            query and ("OWNER_NOVA" in query) == bool(self._new_hosts)
+            query and ("OWNER_NOVA" in query) != requires_owner
         ):
             return (
                 f"{len(self._new_hosts)} compute nodes have not reported,"

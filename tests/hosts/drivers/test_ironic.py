@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 from nova.virt.ironic import driver as ironic_driver
 
-from os_prefilter.hosts.drivers.ironic import REPORTER, refusal
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.hosts.drivers.ironic import REPORTER, configured, refusal
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, I686, ROWS
-from os_prefilter.vocabulary.config_templates import BUNDLED
+from os_prefilter.vocabulary.config_templates import (
+    BUNDLED,
+    Template,
+    Templates,
+    Variant,
+)
 from tests.support.hosts import declared_by_nova
 from tests.support.tables import cases
 
@@ -222,3 +228,18 @@ def test_reporter_owns_all_rows_but_those_of_hardware_and_resources() -> None:
     assert left == _HARDWARE | _RESOURCES, (
         "answer for the row, or add it above: docs/contribute.rst, 'Add a row'"
     )
+
+
+def test_template_of_another_trait_does_not_decide() -> None:
+    templates = Templates(
+        Template(
+            vendor,
+            "on",
+            (Trait(f"CUSTOM_{vendor}"),),
+            (Variant(node={"vendor": vendor}),),
+        )
+        for vendor in ("DELL", "HPE")
+    )
+    found = configured(IronicFacts(vendor="HPE", templates=templates))
+    assert found[Trait("CUSTOM_HPE")] == ""
+    assert found[Trait("CUSTOM_DELL")].startswith("deploy-config:DELL=on: ")

@@ -437,6 +437,18 @@ def test_a_hundred_new_traits_of_rules_cost_one_request(
     assert len(observed.sent) == 2
 
 
+def test_hosts_with_many_traits_are_looked_for_by_the_required_ones_first(
+    placement: EmbeddedPlacement,
+) -> None:
+    names = [f"CUSTOM_RULE_{number}" for number in range(60)]
+    placement.client.ensure_traits(names)
+    observed = Observed(placement)
+    traits = [names[-1], *(f"!{name}" for name in names[:-1])]
+    assert ReasonReader(observed.client).hosts(traits) == []
+    (sent,) = observed.sent
+    assert f"required={names[-1]}" in sent
+
+
 @pytest.mark.parametrize(
     ("traits", "reason"),
     [

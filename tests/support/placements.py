@@ -14,7 +14,7 @@ from typing import Any
 import requests
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.service.answer import Traits
+from os_prefilter.service.answer import is_met
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import (
     Fleet,
@@ -131,14 +131,11 @@ class HostsInProcess:
     def count_candidate_hosts(self, _query: str) -> int:
         return 0
 
-    def hosts(
-        self, required: Iterable[str], forbidden: Iterable[str]
-    ) -> list[str]:
-        demand = Traits(frozenset(required), frozenset(forbidden))
+    def hosts(self, demand: Iterable[str]) -> list[str]:
         return [
             host
             for host, traits in self._traits.items()
-            if demand.met_by(traits)
+            if is_met(frozenset(demand), traits)
         ]
 
 

@@ -9,8 +9,7 @@ of properties that no host serves together; if hosts serve them all, which
 trait, service or resource is missing.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from random import choice
@@ -46,29 +45,26 @@ It needs one for each set of traits that requests ask for.
 _MOST_ASKED = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Required and forbidden traits of the root provider."""
+Demand = frozenset[str]
+"""Traits of the root provider of a host, with ``!`` before a forbidden one."""
 
-    required: frozenset[str] = frozenset()
-    forbidden: frozenset[str] = frozenset()
-
-    def __or__(self, other: "Traits") -> "Traits":
-        return Traits(
-            self.required | other.required, self.forbidden | other.forbidden
-        )
-
-    def met_by(self, traits: frozenset[str]) -> bool:
-        """Return whether a host with these traits meets the demand."""
-        return self.required <= traits and self.forbidden.isdisjoint(traits)
+_ANY: Demand = frozenset()
+_NODES: Demand = frozenset((os_traits.COMPUTE_NODE,))
 
 
-_NODES = Traits(frozenset((os_traits.COMPUTE_NODE,)))
+def is_met(demand: Demand, traits: frozenset[str]) -> bool:
+    """Return whether a host with these traits meets a demand."""
+    for name in demand:
+        trait = name.removeprefix("!")
+        is_forbidden = trait != name
+        if (trait in traits) is is_forbidden:
+            return False
+    return True
 
 
 def _demands_on_root(
     decision: Decision, query: str = ""
-) -> dict[tuple[str, ...], Traits]:
+) -> dict[tuple[str, ...], Demand]:
     """Return the demand on the root provider of a host, by property.
 
     That of no property, such as an enabled compute service, has the key ().
@@ -79,17 +75,16 @@ def _demands_on_root(
     for key, value in parse_qsl(query):
         if "required" in key:
             asked.update(value.replace("!", "").split(","))
-    demands: dict[tuple[str, ...], Traits] = {(): Traits()}
+    demands: dict[tuple[str, ...], Demand] = {(): _ANY}
     for item in decision.requirements:
         if item.scope != ROOT or item in decision.removed_later:
             continue
         # A request filter that ran after all of these may have removed it.
         if query and item.trait not in asked:
             continue
-        trait = frozenset((str(item.trait),))
-        new = Traits(trait) if item.required else Traits(forbidden=trait)
-        before = demands.get(item.properties, Traits())
-        demands[item.properties] = before | new
+        sign = "" if item.required else "!"
+        before = demands.get(item.properties, _ANY)
+        demands[item.properties] = before | {f"{sign}{item.trait}"}
     return demands
 
 
@@ -165,7 +160,7 @@ class ReasonFinder:
 
     def _blame(
         self,
-        demands: Mapping[tuple[str, ...], Traits],
+        demands: Mapping[tuple[str, ...], Demand],
         context: Any,
         until: float,
     ) -> NoHostServes | None:
@@ -197,20 +192,22 @@ class ReasonFinder:
                     for names, part in parts.items()
                 }
             )
-            alone = Traits()
+            alone = _ANY
             for properties in blamed:
                 alone |= parts[properties]
-            found = self._ask(alone | every) if blamed else None
+            if not blamed:
+                return None
+            found = self._placement.hosts(alone | every)
             if found is None:
                 return None
             if found:
                 self._join(found)
             # Where no host is available at all, no property is to blame.
-            elif usable or self._join(self._ask(_NODES | every)):
+            elif usable or self._join(self._placement.hosts(_NODES | every)):
                 # A host that is disabled, for instance. Without the time to
                 # ask, it is true that none is available.
-                excluded = every != Traits() and (
-                    monotonic() > until or self._ask(alone)
+                excluded = every and (
+                    monotonic() > until or self._placement.hosts(alone)
                 )
                 blame = {names: parts[names] for names in blamed}
                 which = "available" if excluded else ""
@@ -219,7 +216,7 @@ class ReasonFinder:
                 return None
         return None
 
-    def _is_served(self, demand: Traits) -> bool:
+    def _is_served(self, demand: Demand) -> bool:
         """Return whether a host of the sample serves a demand.
 
         Placement has just said that it is no candidate: it lacks resources, or
@@ -228,21 +225,16 @@ class ReasonFinder:
         serving = [
             host
             for host, traits in self._sample.items()
-            if demand.met_by(traits)
+            if is_met(demand, traits)
         ]
         for host in serving[:_MOST_ASKED]:
             self._read([host])
             traits = self._sample.get(host)
-            if traits is not None and demand.met_by(traits):
+            if traits is not None and is_met(demand, traits):
                 return True
         return False
 
-    def _ask(self, traits: Traits) -> list[str] | None:
-        """Return the hosts that Placement has with these traits."""
-        found = self._placement.hosts(traits.required, traits.forbidden)
-        return None if found is None else list(found)
-
-    def _join(self, found: list[str] | None) -> bool:
+    def _join(self, found: Sequence[str] | None) -> bool:
         """Add one of the hosts to the sample; return whether there was any."""
         if not found:
             return False
@@ -263,8 +255,8 @@ class ReasonFinder:
 
     def _with_numbers(
         self,
-        blame: Mapping[tuple[str, ...], Traits],
-        every: Traits,
+        blame: Mapping[tuple[str, ...], Demand],
+        every: Demand,
         which: str,
     ) -> NoHostServes:
         """Return the reason, with numbers of hosts if they are shown.
@@ -282,18 +274,18 @@ class ReasonFinder:
             alone = [self._number(every | part) for part in blame.values()]
         return NoHostServes(names, hosts, alone, which)
 
-    def _number(self, traits: Traits) -> int:
-        return len(self._capacity.ask(self._ask, traits) or ())
+    def _number(self, demand: Demand) -> int:
+        return len(self._capacity.ask(self._placement.hosts, demand) or ())
 
 
 def _hosts_meeting(
-    sample: Mapping[str, frozenset[str]], demand: Traits
+    sample: Mapping[str, frozenset[str]], demand: Demand
 ) -> int:
     """Return the places in the sample of the hosts that meet a demand."""
     return set_of(
         place
         for place, traits in enumerate(sample.values())
-        if demand.met_by(traits)
+        if is_met(demand, traits)
     )
 
 

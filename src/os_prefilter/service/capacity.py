@@ -57,11 +57,10 @@ class PlacementReader(Protocol):
     def traits(self, host: str) -> frozenset[str] | None:
         """Return the traits of a host; None if it is gone."""
 
-    def hosts(
-        self, required: Iterable[str], forbidden: Iterable[str]
-    ) -> Iterable[str] | None:
-        """Return the root providers with all required and no forbidden trait.
+    def hosts(self, traits: Iterable[str], /) -> Sequence[str] | None:
+        """Return the root providers with these traits.
 
+        :param traits: with ``!`` before one that they must not have
         :return: None if Placement does not know one of the traits
         """
 

@@ -57,30 +57,24 @@ class ReasonReader:
         except UnknownProvider:
             return None
 
-    def hosts(
-        self, required: Iterable[str], forbidden: Iterable[str]
-    ) -> list[str] | None:
-        """Return the root providers with all required and no forbidden trait.
+    def hosts(self, traits: Iterable[str]) -> list[str] | None:
+        """Return the root providers with these traits.
 
+        :param traits: with ``!`` before one that they must not have
         :return: None if Placement does not know one of the traits: it refuses
             the query for candidates as well, and says which
         :raises os_prefilter.common.errors.PlacementError: if Placement fails
             or does not respond
         """
         # What few hosts have is among the required ones: those first.
-        traits = [
-            *sorted(required),
-            *(f"!{trait}" for trait in sorted(forbidden)),
-        ]
+        left = sorted(traits, key=lambda name: (name.startswith("!"), name))
         found: set[str] | None = None
-        while traits and found != set():
-            number = min(_MOST_TRAITS, len(traits))
-            while (
-                number > 1 and len(",".join(traits[:number])) > _LONGEST_QUERY
-            ):
+        while left and found != set():
+            number = min(_MOST_TRAITS, len(left))
+            while number > 1 and len(",".join(left[:number])) > _LONGEST_QUERY:
                 number -= 1
-            query = urlencode({"required": ",".join(traits[:number])})
-            del traits[:number]
+            query = urlencode({"required": ",".join(left[:number])})
+            del left[:number]
             try:
                 roots = {
                     each.uuid

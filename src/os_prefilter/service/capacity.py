@@ -7,7 +7,7 @@ have numbers only if the operator wants that.
 """
 
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode
@@ -104,18 +104,21 @@ class CapacityCheck:
             or does not respond
         """
         parts = parse_qsl(query)
+        wanted = _values_by_name(parts)
         in_use = self.ask(self._placement.traits_in_use)
-        prefixes = ("required", "root_required")
-        keys = {key for key, _ in parts if key.startswith(prefixes)}
-        for trait in _required_in(parts, keys):
-            if trait not in in_use:
-                return NoHostLeft(f"No host has the trait {trait}", TRAITS, ())
+        for name, values in wanted.items():
+            if not name.startswith(("required", "root_required")):
+                continue
+            for trait in values:
+                if not trait.startswith("!") and trait not in in_use:
+                    reason = f"No host has the trait {trait}"
+                    return NoHostLeft(reason, TRAITS, ())
         shares = os_traits.MISC_SHARES_VIA_AGGREGATE in in_use
-        on_root = _values_in(parts, "root_required")
+        on_root = wanted.get("root_required", [])
         named = [
             trait
-            for trait in _required_in(parts, ("required",))
-            if trait not in on_root
+            for trait in wanted.get("required", ())
+            if not trait.startswith("!") and trait not in on_root
         ]
         # No provider has it but the root providers of hosts.
         host_traits = [
@@ -133,7 +136,7 @@ class CapacityCheck:
         kept = [("root_required", ",".join(traits)), *kept_places]
         # What a host shares is no host's number.
         numbered = self._numbered and not shares and is_whole
-        amounts = _amounts_in(parts)
+        amounts = sorted(wanted.get("resources", ()), key=_place_of)
         capable = self._capable_hosts(amounts[:_MOST_CLASSES], kept)
         short = [name for name, number in capable.items() if not number]
         hosts = 0
@@ -244,39 +247,20 @@ class CapacityCheck:
         return found
 
 
-def _required_in(
-    parts: Iterable[tuple[str, str]], keys: Container[str]
-) -> list[str]:
-    """Return the traits that these parts of a query require.
+def _values_by_name(parts: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the values of each parameter of a query.
 
     Of ``in:A,B`` it is none, as one of them is enough.
     """
-    found: dict[str, None] = {}
-    for key, value in parts:
-        if key in keys and not value.startswith("in:"):
-            for trait in value.split(","):
-                if not trait.startswith("!"):
-                    found[trait] = None
-    return list(found)
-
-
-def _amounts_in(parts: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the amounts of the unsuffixed group, such as ``VCPU:2``.
-
-    They are in the order in which users read them.
-    """
-
-    def place(amount: str) -> int:
-        name, _, _ = amount.partition(":")
-        # Those without a word stay in their order, behind.
-        return [*_WORDS, name].index(name)
-
-    return sorted(_values_in(parts, "resources"), key=place)
-
-
-def _values_in(parts: Iterable[tuple[str, str]], key: str) -> list[str]:
-    values: list[str] = []
+    found: dict[str, list[str]] = {}
     for name, value in parts:
-        if name == key:
-            values += value.split(",")
-    return values
+        if not value.startswith("in:"):
+            found.setdefault(name, []).extend(value.split(","))
+    return found
+
+
+def _place_of(amount: str) -> int:
+    """Return where users read an amount, such as ``VCPU:2``."""
+    name, _, _ = amount.partition(":")
+    # Those without a word stay in their order, behind.
+    return [*_WORDS, name].index(name)

@@ -473,18 +473,6 @@ class Request:
         self._requested_resources = groups
         self._pci_requests = pci_requests
 
-    def with_server(
-        self,
-        kept_machine_type: str | None,
-        implied: Mapping[str, str],
-        *,
-        has_new_flavor: bool,
-    ) -> "Request":
-        """Return the request with what the deployment knows of its server."""
-        return Request(
-            self._spec, kept_machine_type, self._reads, implied, has_new_flavor
-        )
-
     def ask(
         self, look_up: Callable[[Any, Any], _Found], context: Any
     ) -> _Found:

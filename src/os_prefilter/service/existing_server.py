@@ -11,6 +11,7 @@ metadata, where the image names none, and never into the request spec. See ADR
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from os_prefilter.common.logs import get_logger
@@ -51,6 +52,8 @@ servers alone, never for a new server.
 """
 
 
+# A service has one object of options.
+@lru_cache(maxsize=16)
 def may_be_required(options: Options) -> bool:
     """Return whether filters can require a machine type with these options.
 
@@ -65,16 +68,16 @@ def find_server(
     request: Request,
     context: Any,
     until: float,
-    *,
-    machine_counts: bool,
+    options: Options,
 ) -> ExistingServer:
     """Return what a decision depends on of the server of a request.
 
     :param until: when the request waits no longer, on the clock of
         :func:`time.monotonic`
-    :param machine_counts: whether filters can require a machine type
     """
-    machine_counts = machine_counts and request.takes_default_machine_type
+    machine_counts = request.takes_default_machine_type and may_be_required(
+        options
+    )
     # Only extra specs can be a reason to reject a resize.
     flavor_counts = request.extra_specs and not request.is_rebuild
     if not (machine_counts or flavor_counts):

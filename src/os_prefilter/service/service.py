@@ -41,7 +41,6 @@ from os_prefilter.service.existing_server import (
     KEEPS_NOTHING,
     LookUpServer,
     find_server,
-    may_be_required,
 )
 from os_prefilter.service.facts_from_conf import (
     DERIVED,
@@ -121,7 +120,6 @@ class Service:
             self.facts[name] for name in sorted(needed & self.facts.keys())
         ]
         self._facts = list(dict.fromkeys(known))
-        self._may_require_machine_types = may_be_required(self.options)
         self._snapshot = self._snapshot_of(
             tuple(fact.version for fact in self._facts)
         )
@@ -418,13 +416,15 @@ class Service:
                 request,
                 context,
                 until,
-                machine_counts=self._may_require_machine_types,
+                self.options,
             )
         if implied or server != KEEPS_NOTHING:
-            request = request.with_server(
+            request = Request(
+                request_spec,
                 server.machine_type,
+                pipeline.reads,
                 implied,
-                has_new_flavor=server.has_new_flavor,
+                server.has_new_flavor,
             )
         if pipeline.reads is None:
             return self._decided(pipeline, request, context), False

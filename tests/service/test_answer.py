@@ -30,7 +30,8 @@ from os_prefilter import (
 from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.errors import NoHostLeft, NoHostServes
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.service import Service
+from os_prefilter.request.requirements import UNSUFFIXED
+from os_prefilter.service import Service, deployment_facts
 from os_prefilter.service.answer import (
     MOST_HOSTS,
     ReasonFinder,
@@ -351,14 +352,17 @@ def test_sample_that_another_request_replaces_meanwhile_is_read_as_it_was() -> (
 
 def _decision(wanted: Iterable[str]) -> Decision:
     """Return a decision: each trait by a property, and no disabled host."""
+    return Service(_requiring(wanted)).apply(spec_of({}))
 
+
+def _requiring(wanted: Iterable[str]) -> tuple[LoadedFilter, ...]:
     def of_test(_request: Request) -> Requirements:
         found = forbid(_DISABLED, "every request")
         for name in wanted:
             found += require(name, f"property {name}", properties=[name])
         return found
 
-    return Service((as_filter("of_test", of_test),)).apply(spec_of({}))
+    return (as_filter("of_test", of_test),)
 
 
 def _some(chance: random.Random, names: Sequence[str]) -> frozenset[str]:
@@ -407,6 +411,182 @@ def test_what_a_filter_written_for_nova_takes_back_is_no_reason(
 
     assert reason() == "No host offers hw_vif_model=ne2k_pci."
     assert reason(as_filter("relax", relax)).endswith("flavor's memory.")
+
+
+def _finder(**hosts: set[str]) -> ReasonFinder:
+    """Return a finder that knows the first of these hosts."""
+    traits = {
+        name: frozenset(("COMPUTE_NODE", *names))
+        for name, names in hosts.items()
+    }
+    return ReasonFinder(HostsInProcess(traits, some=[*hosts][:1]))
+
+
+def _blamed(
+    finder: ReasonFinder, decision: Decision, query: str = ""
+) -> tuple[str, ...]:
+    error = finder.find(decision, query)
+    return error.properties if isinstance(error, NoHostServes) else ()
+
+
+def test_what_is_taken_back_is_no_reason_where_the_query_is_not_known() -> (
+    None
+):
+    def relax(_context: Any, request_spec: Any) -> bool:
+        request_spec.root_required.discard(_IGB)
+        return True
+
+    def blamed(*others: LoadedFilter) -> tuple[str, ...]:
+        service = Service((*_requiring({_IGB}), *others))
+        return _blamed(_finder(plain=set()), service.apply(spec_of({})))
+
+    assert blamed() == (_IGB,)
+    assert blamed(as_filter("relax", relax)) == ()
+
+
+def test_what_a_later_filter_takes_back_is_no_reason() -> None:
+    """The scheduler's own list goes on after ours."""
+    spec = spec_of({})
+    decision = Service(_requiring({_IGB})).apply(spec)
+    finder = _finder(plain=set())
+    query = allocation_candidates_query(spec)
+    assert _blamed(finder, decision, query) == (_IGB,)
+    spec.root_required.discard(_IGB)
+    query = allocation_candidates_query(spec)
+    assert _blamed(finder, decision, query) == ()
+
+
+def test_trait_that_a_storage_or_a_device_may_have_is_no_reason() -> None:
+    def of_test(_request: Request) -> Requirements:
+        device = require(
+            "CUSTOM_FAST", "a device", UNSUFFIXED, properties=["of=device"]
+        )
+        return device + require(_IGB, "a host", properties=["of=host"])
+
+    service = Service((as_filter("of_test", of_test),))
+    decision = service.apply(spec_of({}))
+    assert _blamed(_finder(plain=set()), decision) == ("of=host",)
+    assert _blamed(_finder(plain={_IGB}), decision) == ()
+
+
+def test_properties_that_require_one_trait_together_are_named_together() -> (
+    None
+):
+    def of_test(_request: Request) -> Requirements:
+        return require(_IGB, "properties", properties=["a=1", "b=2"])
+
+    service = Service((as_filter("of_test", of_test),))
+    decision = service.apply(spec_of({}))
+    assert _blamed(_finder(plain=set()), decision) == ("a=1 and b=2",)
+
+
+def test_host_of_the_sample_that_is_gone_serves_nothing() -> None:
+    node = frozenset(("COMPUTE_NODE",))
+    hosts = {"igb": node | {_IGB}, "plain": node}
+    finder = ReasonFinder(HostsInProcess(hosts, some=["igb"]))
+    decision = _decision({_IGB})
+    assert _blamed(finder, decision) == ()
+    del hosts["igb"]
+    assert _blamed(finder, decision) == (_IGB,)
+
+
+class _Asked(HostsInProcess):
+    """Notes what it is asked."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.contexts: list[object] = []
+        self.read: list[str] = []
+        self.questions = 0
+
+    def some_hosts(self, context: object) -> tuple[str, ...]:
+        self.contexts.append(context)
+        return super().some_hosts(context)
+
+    def traits(self, host: str) -> frozenset[str] | None:
+        self.read.append(host)
+        return super().traits(host)
+
+    def hosts(self, *arguments: Any) -> list[str]:
+        self.questions += 1
+        return super().hosts(*arguments)
+
+
+def test_some_hosts_are_read_for_the_first_failure_with_properties() -> None:
+    asked = _Asked({"plain": frozenset(("COMPUTE_NODE",))}, some=["plain"])
+    finder = ReasonFinder(asked)
+    finder.find(_decision(()), "", "context 1")
+    assert asked.contexts == []
+    assert asked.questions == 0
+    for number in (2, 3):
+        finder.find(_decision({_IGB}), "", f"context {number}")
+    assert asked.contexts == ["context 2"]
+    assert asked.read == ["plain"]
+
+
+def test_trait_of_a_provider_that_is_no_compute_node_is_asked_for_once() -> (
+    None
+):
+    """Placement does not mind which service a provider is of."""
+    node = frozenset(("COMPUTE_NODE",))
+    asked = _Asked({"other": frozenset((_IGB,)), "plain": node})
+    assert _blamed(ReasonFinder(asked), _decision({_IGB})) == ()
+    assert asked.questions == 1
+
+
+def test_trait_that_placement_does_not_know_is_named_and_no_property() -> None:
+    class Unknown(HostsInProcess):
+        def hosts(self, *_arguments: Any) -> Any:
+            return None
+
+    spec = spec_of({})
+    decision = Service(_requiring({_IGB})).apply(spec)
+    query = allocation_candidates_query(spec)
+    finder = ReasonFinder(Unknown({"plain": frozenset(("COMPUTE_NODE",))}))
+    error = finder.find(decision, query)
+    assert str(error) == f"No host has the trait {_IGB}."
+
+
+def test_many_hosts_of_the_sample_that_changed_are_not_all_read_again() -> (
+    None
+):
+    node = frozenset(("COMPUTE_NODE",))
+    hosts = {f"igb-{number}": node for number in range(50)}
+    asked = _Asked(hosts)
+    finder = ReasonFinder(asked)
+    finder._sample = dict.fromkeys(hosts, node | {_IGB})
+    assert _blamed(finder, _decision({_IGB})) == ()
+    assert len(asked.read) == 40
+    assert asked.questions == 0
+
+
+@pytest.mark.parametrize(
+    ("share", "kind"),
+    [
+        pytest.param(0.2, "host", id="in time"),
+        pytest.param(0.25, "host", id="just in time"),
+        pytest.param(0.3, "available host", id="slow"),
+    ],
+)
+def test_second_half_of_the_time_is_for_what_must_be_asked(
+    share: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it, two questions: whether any host is available, and whether one
+    of these serves the request. That no host offers it takes a third.
+    """
+    clock = [0.0]
+
+    class Slow(HostsInProcess):
+        def hosts(self, *arguments: Any) -> list[str]:
+            clock[0] += share * deployment_facts.PATIENCE
+            return super().hosts(*arguments)
+
+    monkeypatch.setattr(
+        "os_prefilter.service.answer.monotonic", lambda: clock[0]
+    )
+    finder = ReasonFinder(Slow({"plain": frozenset(("COMPUTE_NODE",))}))
+    error = finder.find(_decision({_IGB}), "")
+    assert str(error) == f"No {kind} offers {_IGB}."
 
 
 def test_a_hundred_new_traits_of_rules_cost_one_request(

@@ -63,7 +63,7 @@ def is_met(demand: Demand, traits: frozenset[str]) -> bool:
 
 
 def _demands_on_root(
-    decision: Decision, query: str = ""
+    decision: Decision, query: str
 ) -> dict[tuple[str, ...], Demand]:
     """Return the demand on the root provider of a host, by property.
 
@@ -174,13 +174,15 @@ class ReasonFinder:
         """
         parts = dict(demands)
         every = parts.pop(())
+        if not parts:
+            return None
         total = every
         for part in parts.values():
             total |= part
-        if not self._sample and parts:
+        if not self._sample:
             # Without it, the first query may be answered with most hosts.
             self._read(self._placement.some_hosts(context))
-        for _ in range(_MOST_ASKED if parts else 0):
+        for _ in range(_MOST_ASKED):
             if self._is_served(total):
                 return None
             # Another request may replace it, and places would be of others.

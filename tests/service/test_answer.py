@@ -284,6 +284,34 @@ def test_for_want_of_memory_the_traits_of_one_known_host_are_read_again(
     assert _asked(observed)[0] == "/HOST/traits"
 
 
+@pytest.mark.parametrize(
+    ("options", "numbers", "steps"),
+    [
+        pytest.param({}, "", 0, id="neither"),
+        pytest.param({"records": True}, "", 3, id="recorded"),
+        pytest.param(
+            {"counts": True},
+            " (memory: 0 of 4 hosts, CPUs: 4 of 4 hosts, disk: 4 of 4 hosts)",
+            3,
+            id="shown",
+        ),
+    ],
+)
+def test_numbers_of_hosts_are_recorded_or_shown_with_a_short_resource(
+    options: dict[str, bool],
+    numbers: str,
+    steps: int,
+    placement: EmbeddedPlacement,
+) -> None:
+    finder = ReasonFinder(ReasonReader(Observed(placement).client), **options)
+    spec = spec_of({}, memory_mb=99)
+    decision = Service(_requiring(())).apply(spec)
+    error = finder.find(decision, allocation_candidates_query(spec))
+    short = "No available host has room for this flavor's memory"
+    assert str(error) == f"{short}{numbers}."
+    assert len(error.hosts) == steps
+
+
 def test_sample_stays_small_and_what_it_suggests_is_the_smallest_set_in_any_fleet() -> (
     None
 ):
@@ -447,11 +475,14 @@ def test_what_is_taken_back_is_no_reason_where_the_query_is_not_known() -> (
 def test_what_a_later_filter_takes_back_is_no_reason() -> None:
     """The scheduler's own list goes on after ours."""
     spec = spec_of({})
-    decision = Service(_requiring({_IGB})).apply(spec)
+    decision = Service(_requiring((_IGB, _HPET))).apply(spec)
     finder = _finder(plain=set())
     query = allocation_candidates_query(spec)
     assert _blamed(finder, decision, query) == (_IGB,)
     spec.root_required.discard(_IGB)
+    query = allocation_candidates_query(spec)
+    assert _blamed(finder, decision, query) == (_HPET,)
+    spec.root_required.discard(_HPET)
     query = allocation_candidates_query(spec)
     assert _blamed(finder, decision, query) == ()
 

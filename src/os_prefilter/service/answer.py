@@ -148,19 +148,22 @@ class ReasonFinder:
     def _find(
         self, decision: Decision, query: str, context: Any, until: float
     ) -> NoHostLeft:
-        demands = _demands_on_root(decision, query)
-        # Half of the time is for what must be asked.
-        spare = min(until, monotonic() + deployment_facts.PATIENCE / 2)
-        reason = self._blame(demands, context, spare)
-        if reason:
-            return reason
+        parts = _demands_on_root(decision, query)
+        every = parts.pop(())
+        if parts:
+            # Half of the time is for what must be asked.
+            spare = min(until, monotonic() + deployment_facts.PATIENCE / 2)
+            reason = self._blame(parts, every, context, spare)
+            if reason:
+                return reason
         if not query:
             return not_known("The query for candidates is not known")
         return self._capacity.find_short_resource(query)
 
     def _blame(
         self,
-        demands: Mapping[tuple[str, ...], Demand],
+        parts: Mapping[tuple[str, ...], Demand],
+        every: Demand,
         context: Any,
         until: float,
     ) -> NoHostServes | None:
@@ -170,12 +173,10 @@ class ReasonFinder:
         sample's hosts do not serve together, Placement is asked for; if hosts
         do, one joins the sample.
 
+        :param parts: the demand by properties
+        :param every: that of no property
         :param until: when only the necessary queries are made
         """
-        parts = dict(demands)
-        every = parts.pop(())
-        if not parts:
-            return None
         total = every
         for part in parts.values():
             total |= part

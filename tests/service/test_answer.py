@@ -521,6 +521,12 @@ def test_host_of_the_sample_that_is_gone_serves_nothing() -> None:
     assert _blamed(finder, decision) == (_IGB,)
 
 
+def test_disabled_host_of_the_sample_serves_nothing() -> None:
+    finder = _finder(off={_IGB, _DISABLED}, plain=set())
+    error = finder.find(_decision({_IGB}), "")
+    assert str(error) == f"No available host offers {_IGB}."
+
+
 class _Asked(HostsInProcess):
     """Notes what it is asked."""
 

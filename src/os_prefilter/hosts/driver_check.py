@@ -32,6 +32,7 @@ from os_prefilter.vocabulary.machine_types import (
     guest_architecture,
 )
 from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.options import rows_with
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -106,7 +107,9 @@ class _Check:
         self._facts = facts
         self._reporter = reporter_of(facts)
         self._guest = guest_of(self._request)
-        self._rows = tuple(row for row in facts.rows if row.required_by)
+        self._rows = tuple(
+            row for row in rows_with(facts.templates) if row.required_by
+        )
 
     def unsupported(self) -> list[Unsupported]:
         request = self._request

@@ -30,8 +30,6 @@ from typing import Any, ClassVar, NamedTuple
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, table
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
-from os_prefilter.vocabulary.model import Row
-from os_prefilter.vocabulary.options import rows_with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +65,6 @@ class HostFacts:
     def needs_address_bits(self) -> bool:
         """True if an emulated address space needs a number of bits."""
         return False
-
-    @property
-    def rows(self) -> tuple[Row, ...]:
-        """All rows: the vocabulary and the configuration templates."""
-        return rows_with(self.templates)
 
 
 Refusal = Callable[[Any, str, str, str], str]

@@ -54,10 +54,6 @@ class Pipeline:
         self._names = frozenset(each.name for each in self.filters)
         self.reads = _reads_of(self.filters)
 
-    def __repr__(self) -> str:
-        names = ", ".join(each.name for each in self.filters)
-        return f"<Pipeline: {names or 'no filters'}>"
-
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``.
 

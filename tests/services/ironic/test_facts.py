@@ -11,7 +11,8 @@ from os_prefilter.adapters.ironic.errors import (
     NodeNotReady,
     UnknownNode,
 )
-from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
+from os_prefilter.adapters.ironic.node import IronicNode
+from os_prefilter.adapters.ironic.traits import EXTRA
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.capabilities import capability_traits
 from tests.services.ironic.bios import NAME

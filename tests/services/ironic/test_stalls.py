@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from os_prefilter.adapters.ironic.errors import IronicUnavailable
-from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
+from os_prefilter.adapters.ironic.node import IronicNode
+from os_prefilter.adapters.ironic.traits import EXTRA
 from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.threads import start_thread
 from tests.services.ironic.ironics import Ironic, connect

@@ -14,12 +14,8 @@ from os_prefilter.adapters.ironic.errors import (
     NodeNotReady,
     UnknownNode,
 )
-from os_prefilter.adapters.ironic.node import (
-    EXTRA,
-    KEEP,
-    MOST_TRAITS,
-    IronicNode,
-)
+from os_prefilter.adapters.ironic.node import IronicNode
+from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS
 from os_prefilter.common.errors import ConfigurationError, IronicError
 from os_prefilter.hosts.desired_traits import TraitChange
 from os_prefilter.hosts.marker_traits import REPORTED as PREFIX

@@ -26,9 +26,6 @@ from os_prefilter.adapters.ironic.api import (
 from os_prefilter.adapters.ironic.errors import UnknownNode
 from os_prefilter.adapters.ironic.steps import LOCK_TIMEOUT, ServiceStep, Task
 from os_prefilter.adapters.ironic.traits import (
-    EXTRA,
-    KEEP,
-    MOST_TRAITS,
     TraitPlan,
     check_trait_limit,
     read_own_traits,
@@ -45,8 +42,6 @@ from os_prefilter.hosts.drivers.ironic_facts import (
 from os_prefilter.hosts.marker_traits import REPORTED, keys_in
 from os_prefilter.vocabulary import HYPERTHREADING
 from os_prefilter.vocabulary.config_templates import PREFIX, RECORD
-
-__all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "ServiceStep"]
 
 LOG = get_logger(__name__)
 

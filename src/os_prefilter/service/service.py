@@ -110,7 +110,6 @@ class Service:
     """What Placement knows; None if the embedding service provides all."""
 
     def __post_init__(self) -> None:
-        self.filters = tuple(self.filters)
         self._waits = (
             self.options.wait_for_reports and deferral.FACT in self.facts
         )
@@ -173,7 +172,6 @@ class Service:
         group = conf[GROUP]
         names = group.enabled_filters
         measuring = Measuring(names, options) if group.metrics else None
-        stores = tuple(stores)
         provided = facts or {}
         names_provided = NEEDS | provided.keys() | DERIVED
         if placement:

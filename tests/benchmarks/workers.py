@@ -93,7 +93,7 @@ def _service(url: str, cache: str) -> Service:
     oslo_cache.configure(conf)
     for name, value in {
         "enabled": True,
-        "backend": "oslo_cache.memcache_pool",
+        "backend": "dogpile.cache.pymemcache",
         "memcache_servers": [cache],
     }.items():
         conf.set_override(name, value, "cache")

@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -180,12 +179,10 @@ def test_filter_is_enabled_and_disabled_by_the_section_of_the_scheduler_alone(
         )
         assert (hosts_of(_TIMER), hosts_of(_CARD)) == (_ALL, {"e1000e-host"})
         agents[_HALTED].signal(signal.SIGCONT)
-        since = time.monotonic()
         until(
             lambda: hosts_of(_TIMER) == {"timer-host"},
             lambda: "hpet is not enforced",
         )
-        assert time.monotonic() - since < 2 * INTERVAL
         assert hosts_of(_CARD) == {"e1000e-host"}
     with _scheduler(cloud, "image_metadata"):
         assert (hosts_of(_TIMER), hosts_of(_CARD)) == (_ALL, {"e1000e-host"})

@@ -220,6 +220,13 @@ class Ironic:
         shown: Mapping[str, Any] = self.send("GET", f"/v1/nodes/{node}").json()
         return shown
 
+    def log_of(self, node: str) -> str:
+        """Return what Ironic has logged of a node, for a failure: switching a
+        machine off after it, Ironic clears ``last_error``.
+        """
+        lines = self.program.log.splitlines()
+        return "\n".join(line for line in lines if node in line)
+
     def traits(self, node: str) -> set[str]:
         """Return the traits on a node."""
         return set(self.show(node)["traits"])

@@ -18,6 +18,10 @@ from tests.support.loopback import Call, Reply, serving
 
 _WAITING = ("wait call-back", "clean wait")
 """The provision states in which Ironic waits for the ramdisk."""
+_AWAITS_BIOS = "redfish_bios_state"
+"""What Ironic keeps in ``driver_internal_info`` until the machine shows its
+new BIOS settings.
+"""
 
 _INTERVAL = 2.0
 """Seconds between two calls of a ramdisk."""
@@ -92,19 +96,26 @@ class Ramdisks:
         if shown["provision_state"] in _ENDS and not shown["reservation"]:
             return shown
         # A ramdisk takes longer to start than the BMC to show the BIOS
-        # settings.
+        # settings, which Ironic looks for each second. Where both resume a
+        # step, the second waits for the lock: it then resumes the next wait,
+        # that for a machine just reset, and no ramdisk has called.
         if (
             shown["provision_state"] in _WAITING
-            and not self._bmc.machine(self._machines[node]).is_dark
+            and _AWAITS_BIOS not in shown["driver_internal_info"]
+            and not self._is_dark(node)
         ):
             self._call(node)
         return None
+
+    def _is_dark(self, node: str) -> bool:
+        return self._bmc.machine(self._machines[node]).is_dark
 
     def _call(self, node: str) -> None:
         looked_up = self._ironic.ask_once(
             "GET", f"/v1/lookup?node_uuid={node}"
         )
-        if not looked_up.ok:
+        # It can wait for the node's lock while Ironic resets the machine.
+        if not looked_up.ok or self._is_dark(node):
             return
         token = looked_up.json()["config"]["agent_token"]
         # Ironic gives it to the first who asks after a start.

@@ -132,8 +132,9 @@ def test_deployment_and_cleaning_keep_their_steps_while_the_bmc_shows_no_setting
         (default, "active", "Enabled"),
         (cleaned, "available", "Enabled"),
     ):
-        assert ended[machine]["last_error"] is None
-        assert ended[machine]["provision_state"] == state
+        log = ironic.log_of(nodes[machine])
+        assert ended[machine]["last_error"] is None, log
+        assert ended[machine]["provision_state"] == state, log
         assert bmc.machine(machine).received == [{"LogicalProc": value}]
         assert bmc.machine(machine).attributes["LogicalProc"] == value
     # The check was not left out either.

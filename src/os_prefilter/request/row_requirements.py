@@ -30,7 +30,6 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
     DEVICES,
     I686,
-    LACKING,
 )
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
@@ -48,11 +47,7 @@ class _RowMeaning(NamedTuple):
     ruled_out: str
     """The part of the platform that rules the value out; empty if none."""
     incapable: tuple[Requirement, ...]
-    """Forbids hosts that lack the value, whatever else they report.
-
-    By their default machine types, which can never have it; and by the trait
-    of those where Nova's driver reports it wrongly.
-    """
+    """Forbids the default machine types that can never have the value."""
 
 
 def require_rows(
@@ -229,14 +224,10 @@ def _meaning(
         )
     else:
         requirement = source.requirement(trait, term.required, scope)
-    incapable = [
+    incapable = tuple(
         source.requirement(default, False, ROOT) for default in reported
-    ]
-    if requirement and options.forbids_lacking(trait):
-        incapable.append(source.requirement(LACKING[trait], False, ROOT))
-    return _RowMeaning(
-        requirement, preference, note, ruled_out, tuple(incapable)
     )
+    return _RowMeaning(requirement, preference, note, ruled_out, incapable)
 
 
 _NOT_MATCHED = (

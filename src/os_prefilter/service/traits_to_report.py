@@ -16,12 +16,7 @@ from os_prefilter.hosts.marker_traits import (
     trait_groups,
 )
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.vocabulary import (
-    BY_NAME,
-    LACKING,
-    opt_in_traits,
-    rows_required_by,
-)
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
 from os_prefilter.vocabulary.options import Options
 
 
@@ -96,6 +91,3 @@ def _row_traits(each: LoadedFilter, options: Options) -> Iterable[str]:
     yield from filter(options.reports, opt_in)
     for row in rows:
         yield from row.traits - opt_in
-        if options.nova_builds_guests:
-            for trait in LACKING.keys() & row.traits:
-                yield LACKING[trait]

@@ -45,7 +45,7 @@ def _values_by_trait() -> dict[Trait, list[_TraitValue]]:
 def capability_traits(facts: HostFacts) -> dict[str, bool]:
     """Return whether the host has each trait that its reporter owns.
 
-    False for one of which that is not known (:func:`unknown_traits`).
+    False for one of which that is not known (``unknown_traits``).
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """

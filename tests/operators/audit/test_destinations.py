@@ -20,7 +20,7 @@ from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.request.spec import Destination
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-from os_prefilter_tools.fleet.demand import AGGREGATE, POLICY, Condition
+from os_prefilter_tools.fleet.demand import AGGREGATE, Condition
 from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import (
     Aggregate,
@@ -202,8 +202,6 @@ def _text(item: Condition) -> str:
     if item.kind == AGGREGATE:
         racks = "|".join(AGGREGATES[uuid].name for uuid in item.names)
         text = f"aggregate {racks}" if item.wanted else f"!aggregate {racks}"
-    elif item.kind == POLICY:
-        text = f"group_policy={text}"
     return f"{text} on {item.suffix}" if item.suffix else text
 
 

@@ -46,6 +46,10 @@ _LACKS = re.compile(
     " found|Cannot check QEMU binary|Failed to start QEMU binary|No space left"
     " on device|Failed to get .write. lock|Cannot allocate memory"
 )
+# The kernel gives up loading libvirt's BPF program for the guest's devices when
+# a signal arrives meanwhile; the next start succeeds.
+_AGAIN = "Resource temporarily unavailable"
+_TRIES = 5
 _PASSING = re.compile(
     r"\d{4}-\d\d-\d\dT[\d:.]+Z"
     r" |\(vm='[^']*'\)|[\dA-Fa-f]{2}(:[\dA-Fa-f]{2}){5}"
@@ -152,9 +156,7 @@ class Starter:
             for name in names
         )
         try:
-            domain = self._connection.createXML(
-                _prepared(guest.xml, number), flags
-            )
+            domain = self._start(_prepared(guest.xml, number), flags)
         except self._libvirt.libvirtError as error:
             return self._failed(error)
         try:
@@ -179,6 +181,15 @@ class Starter:
         finally:
             with suppress(self._libvirt.libvirtError):
                 domain.destroy()
+
+    def _start(self, xml: str, flags: int) -> Any:
+        for _ in range(_TRIES - 1):
+            try:
+                return self._connection.createXML(xml, flags)
+            except self._libvirt.libvirtError as error:
+                if _AGAIN not in str(error):
+                    raise
+        return self._connection.createXML(xml, flags)
 
     def _failed(self, error: Any) -> Outcome:
         reason = " ".join(_PASSING.sub("", str(error)).split())[-_LONGEST:]

@@ -50,6 +50,7 @@ def test_libvirt_options_and_their_defaults_match_nova_except_virt_type(
         nova.libvirt.cpu_mode,
         nova.spice.enabled,
     )
+    assert list(ours.cpu_models) == nova.libvirt.cpu_models
     # The one that differs: Nova's is kvm, ours is "not said".
     assert (ours.virt_type, nova.libvirt.virt_type) == (None, "kvm")
     options = {
@@ -81,7 +82,8 @@ hw_machine_type = x86_64=q35, aarch64=virt-7.2, x86_64=pc
 swtpm_enabled = yes
 supported_tpm_secret_security = user,host
 images_type = rbd
-cpu_mode = host-passthrough
+cpu_mode = custom
+cpu_models = SandyBridge, Haswell
 [spice]
 enabled = true
 """
@@ -98,7 +100,8 @@ enabled = true
         tpm_secret_security=frozenset(("user", "host")),
         images_type="rbd",
         force_raw_images=False,
-        cpu_mode="host-passthrough",
+        cpu_mode="custom",
+        cpu_models=("SandyBridge", "Haswell"),
         spice_enabled=True,
     )
 

@@ -5,14 +5,16 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from os_prefilter_agent.cli.context import Context
-from os_prefilter_agent.cli.host import HostArguments
+from os_prefilter_agent.cli.host import HostArguments, builder_of
 from os_prefilter_tools.cli.main import main
+from tests.support.hosts import KVM
 from tests.support.libvirt_xml import (
     FakeLibvirt,
     capabilities,
@@ -267,3 +269,26 @@ def test_missing_package_error_names_the_extra_to_install(
     assert re.search(
         r"pip install '\.\[(agent,)?libvirt\]'", capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "models", "by_nova", "expected"),
+    [
+        pytest.param("custom", "Haswell Penryn", True, True, id="several"),
+        pytest.param("custom", "Haswell", True, False, id="one"),
+        pytest.param("host-model", "", True, False, id="none"),
+        pytest.param("custom", "Haswell Penryn", False, False, id="alone"),
+    ],
+)
+def test_union_of_cpu_models_is_said(
+    mode: str, models: str, by_nova: bool, expected: bool
+) -> None:
+    host = replace(
+        KVM,
+        cpu_mode=mode,
+        cpu_models=tuple(models.split()),
+        built_by_nova=by_nova,
+        nova_release=34,
+    )
+    said = any("cpu_models has 2" in line for line in builder_of(host))
+    assert said == expected

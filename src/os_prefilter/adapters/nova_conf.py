@@ -67,6 +67,14 @@ _LIBVIRT: dict[str, tuple[str, cfg.Opt]] = {
             choices=("host-model", "host-passthrough", "custom", "none"),
         ),
     ),
+    "cpu_models": (
+        "libvirt",
+        cfg.ListOpt(
+            "cpu_models",
+            deprecated_name="cpu_model",
+            default=[],
+        ),
+    ),
     "force_raw_images": (
         "DEFAULT",
         cfg.BoolOpt("force_raw_images", default=True),
@@ -289,6 +297,7 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     found["hw_machine_type"] = _machine_types(found["hw_machine_type"], where)
     found["tpm_secret_security"] = frozenset(found["tpm_secret_security"])
     found["cpu_mode"] = found["cpu_mode"] or ""
+    found["cpu_models"] = tuple(found["cpu_models"])
     return LibvirtSettings(**found)
 
 

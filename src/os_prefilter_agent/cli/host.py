@@ -392,9 +392,12 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
             " some releases start counts as yes. Give --nova-release N, or"
             f" --alone for {ours}."
         )
-    needs = NOVA_RELEASES.get(facts.nova_release or 0)
-    if needs is None or not facts.built_by_nova:
+    if not facts.built_by_nova:
         return (found,)
+    models = _several_cpu_models(facts)
+    needs = NOVA_RELEASES.get(facts.nova_release or 0)
+    if needs is None:
+        return (found, *models)
     too_old = [
         f"{what} {version} is older than {oldest}"
         for what, version, oldest in facts.list_older(
@@ -402,12 +405,12 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
         )
     ]
     if not too_old:
-        return (found,)
+        return (found, *models)
     problem = (
         f"{' and '.join(too_old)}: nova-compute of Nova {facts.nova_release}"
         " does not start here."
     )
-    return found, problem
+    return found, problem, *models
 
 
 def unknown_devices_of(facts: HostFacts) -> tuple[str, ...]:
@@ -421,6 +424,21 @@ def unknown_devices_of(facts: HostFacts) -> tuple[str, ...]:
         " give the saved documents with --qemu-devices."
         for architecture, guest in facts.guests.items()
         if guest.devices is None
+    )
+
+
+def _several_cpu_models(facts: LibvirtFacts) -> tuple[str, ...]:
+    """Return a sentence where CPU features are reported of several models."""
+    several = facts.cpu_mode == "custom" and len(facts.cpu_models) > 1
+    if not several:
+        return ()
+    # Nova gives a guest the first model with the features that it requires,
+    # and reports those of every model.
+    names = ", ".join(map(quote, facts.cpu_models))
+    return (
+        f"[libvirt] cpu_models has {len(facts.cpu_models)} models: {names}."
+        " The CPU features that Nova reports of this host are their union: one"
+        " guest, which has one model, may not have all of them.",
     )
 
 

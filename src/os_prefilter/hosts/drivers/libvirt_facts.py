@@ -84,6 +84,8 @@ class NovaSettings:
     """[DEFAULT] force_raw_images."""
     cpu_mode: str = ""
     """[libvirt] cpu_mode; empty leaves it to Nova."""
+    cpu_models: tuple[str, ...] = ()
+    """[libvirt] cpu_models; Nova reads them with ``cpu_mode = custom``."""
     spice_enabled: bool = False
     """[spice] enabled: whether guests that Nova builds get a SPICE console."""
     built_by_nova: bool = False

@@ -11,8 +11,13 @@ from typing import Any
 
 import pytest
 
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter_agent.cli.context import Context
-from os_prefilter_agent.cli.host import HostArguments, builder_of
+from os_prefilter_agent.cli.host import (
+    HostArguments,
+    builder_of,
+    deprecated_of,
+)
 from os_prefilter_tools.cli.main import main
 from tests.support.hosts import KVM
 from tests.support.libvirt_xml import (
@@ -122,7 +127,9 @@ def test_devices_are_known_by_the_list_of_qemu(capsys: Capture) -> None:
     assert '"COMPUTE_NET_VIF_MODEL_E1000","yes",' in found.out
     reason = "this QEMU has no device pcnet"
     assert f'"COMPUTE_NET_VIF_MODEL_PCNET","no","{reason}"' in found.out
-    assert "not known" not in found.out + found.err
+    assert "not known" not in found.out
+    assert "not known, 0 not owned" not in found.err
+    assert "Which devices" not in found.err
 
 
 def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(
@@ -292,3 +299,72 @@ def test_union_of_cpu_models_is_said(
     )
     said = any("cpu_models has 2" in line for line in builder_of(host))
     assert said == expected
+
+
+_OLD = frozenset(("pc-i440fx-1.4", "pc"))
+
+
+@pytest.mark.parametrize(
+    ("marked", "expected"),
+    [
+        pytest.param(
+            {"deprecated_machines": _OLD, "deprecated_cpu_models": _OLD},
+            [
+                "libvirt marks these machine types of x86_64 and i686 guests"
+                " as deprecated: pc, pc-i440fx-1.4. A later QEMU may not have"
+                " them.",
+                "libvirt marks these CPU models of x86_64 and i686 guests as"
+                " deprecated: pc, pc-i440fx-1.4. A later QEMU may not have"
+                " them.",
+            ],
+            id="marked",
+        ),
+        pytest.param(
+            {"deprecated_machines": None, "deprecated_cpu_models": None},
+            [
+                "Which machine types of x86_64 and i686 guests are deprecated"
+                " is not known: libvirt 9.0.0 lists none, or is too old to"
+                " mark them.",
+                "Which CPU models of x86_64 and i686 guests are deprecated is"
+                " not known: libvirt 9.0.0 lists none, or is too old to mark"
+                " them.",
+            ],
+            id="not known",
+        ),
+        pytest.param(
+            {
+                "deprecated_machines": frozenset(),
+                "deprecated_cpu_models": frozenset(),
+            },
+            [],
+            id="none",
+        ),
+    ],
+)
+def test_what_libvirt_marks_as_deprecated_is_said_once(
+    marked: dict[str, Any], expected: list[str]
+) -> None:
+    guest = replace(KVM.guests["x86_64"], **marked)
+    host = replace(
+        KVM,
+        libvirt_version=(9, 0, 0),
+        guests={"x86_64": guest, "i686": guest},
+    )
+    assert deprecated_of(host) == tuple(expected)
+
+
+def test_each_architecture_has_its_own_deprecated_machine_types() -> None:
+    guest = replace(KVM.guests["x86_64"], deprecated_cpu_models=frozenset())
+    host = replace(
+        KVM,
+        guests={
+            "x86_64": replace(guest, deprecated_machines=_OLD),
+            "i686": replace(guest, deprecated_machines=frozenset()),
+        },
+    )
+    (sentence,) = deprecated_of(host)
+    assert "machine types of x86_64 guests" in sentence
+
+
+def test_vmware_host_has_no_marks_of_libvirt() -> None:
+    assert deprecated_of(VmwareFacts()) == ()

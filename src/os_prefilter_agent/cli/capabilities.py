@@ -47,6 +47,7 @@ from os_prefilter_agent.cli.host import (
     HostArguments,
     add_host_arguments,
     builder_of,
+    deprecated_of,
     node_of,
     unknown_devices_of,
 )
@@ -89,7 +90,7 @@ class ShowCapabilities(Listing):
         self.print_line(f"{facts.host}, reporter {facts.driver}: {summary}.")
         for line in (*asked.assumptions(facts), *unknown_devices_of(facts)):
             self.print_line(line, warning=True)
-        for line in builder_of(facts):
+        for line in (*builder_of(facts), *deprecated_of(facts)):
             self.print_line(line)
         return COLUMNS, lines
 

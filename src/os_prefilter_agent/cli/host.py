@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from os_prefilter.adapters.from_json import read_json
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import is_file, read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.hosts.drivers.fake import FakeFacts
@@ -440,6 +440,35 @@ def _several_cpu_models(facts: LibvirtFacts) -> tuple[str, ...]:
         " The CPU features that Nova reports of this host are their union: one"
         " guest, which has one model, may not have all of them.",
     )
+
+
+def deprecated_of(facts: HostFacts) -> tuple[str, ...]:
+    """Return sentences about what libvirt marks as deprecated."""
+    if not isinstance(facts, LibvirtFacts):
+        return ()
+    # x86_64 hosts mostly have the same ones for i686: one sentence for both.
+    architectures: dict[tuple[str, frozenset[str] | None], list[str]] = {}
+    for architecture, guest in facts.guests.items():
+        for what, marked in (
+            ("machine types", guest.deprecated_machines),
+            ("CPU models", guest.deprecated_cpu_models),
+        ):
+            architectures.setdefault((what, marked), []).append(architecture)
+    found = []
+    for (what, marked), names in architectures.items():
+        of_guests = f"{what} of {' and '.join(names)} guests"
+        if marked is None:
+            found.append(
+                f"Which {of_guests} are deprecated is not known: libvirt"
+                f" {version_text(facts.libvirt_version)} lists none, or is too"
+                " old to mark them."
+            )
+        elif marked:
+            found.append(
+                f"libvirt marks these {of_guests} as deprecated:"
+                f" {join_names(marked)}. A later QEMU may not have them."
+            )
+    return tuple(found)
 
 
 def _release(text: str) -> int:

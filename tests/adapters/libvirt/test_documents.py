@@ -872,3 +872,100 @@ def test_red_hats_machine_types_have_no_floppy_drive(
     """Libvirt lists the bus, as QEMU has the device."""
     guest = x86_guest(domain_capabilities(machine=machine, buses="fdc sata"))
     assert ("fdc" in guest.buses) is has_floppy
+
+
+_MARKED = (
+    b"<machine maxCpus='240' deprecated='yes'>pc-i440fx-rhel10.0.0</machine>"
+    b"<machine canonical='pc-i440fx-rhel10.0.0' maxCpus='240'"
+    b" deprecated='yes'>pc</machine>"
+    b"<machine maxCpus='710' deprecated='yes'>pc-q35-rhel8.6.0</machine>"
+    b"<machine maxCpus='4096'>pc-q35-rhel10.0.0</machine>"
+)
+
+
+def test_marked_machine_types_are_deprecated() -> None:
+    """As in the capabilities of Red Hat's QEMU 10."""
+    data = (
+        b"<capabilities><host><cpu><arch>x86_64</arch></cpu></host><guest>"
+        b"<arch name='x86_64'>" + _MARKED + b"<domain type='kvm'/></arch>"
+        b"</guest></capabilities>"
+    )
+    assert capabilities_from("host.xml", data).deprecated == {
+        "x86_64": {"pc", "pc-i440fx-rhel10.0.0", "pc-q35-rhel8.6.0"}
+    }
+
+
+def test_marked_cpu_models_are_deprecated() -> None:
+    folder = corpus()
+    if folder is None:
+        pytest.skip("the corpus of libvirt's documents is not here")
+    name = "domaincapabilities/qemu_6.2.0.x86_64.xml"
+    data = (folder / name).read_bytes()
+    guest = domain_capabilities_from(name, data).guest
+    expected = frozenset(("Icelake-Client", "Icelake-Client-noTSX"))
+    assert guest.deprecated_cpu_models == expected
+
+
+_LISTED = {"x86_64": {"pc-i440fx-7.2": ""}}
+
+
+@pytest.mark.parametrize(
+    ("machines", "version", "expected"),
+    [
+        pytest.param({}, (9, 0, 0), None, id="no list"),
+        pytest.param(_LISTED, (7, 0, 0), None, id="too old to mark"),
+        pytest.param(_LISTED, (7, 1, 0), set(), id="marks none"),
+    ],
+)
+def test_deprecated_machine_types_are_known_from_their_list(
+    machines: dict[str, dict[str, str]],
+    version: tuple[int, int, int],
+    expected: set[str] | None,
+) -> None:
+    listed = capabilities(machines=machines)
+    guest = facts(listed, libvirt_version=version).guests["x86_64"]
+    assert guest.deprecated_machines == expected
+
+
+_MODELS = (
+    b"<cpu><mode name='custom' supported='yes'><model usable='yes'>Penryn"
+    b"</model>%s</mode></cpu>"
+)
+_ICELAKE = b"<model usable='no' deprecated='yes'>Icelake-Client</model>"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "version", "expected"),
+    [
+        pytest.param([b""], (9, 0, 0), None, id="no list"),
+        pytest.param([_MODELS % b""], (7, 0, 0), None, id="too old to mark"),
+        pytest.param([_MODELS % b""], (7, 1, 0), set(), id="marks none"),
+        pytest.param(
+            [_MODELS % _ICELAKE],
+            (7, 0, 0),
+            {"Icelake-Client"},
+            id="a mark counts whatever the version",
+        ),
+        pytest.param(
+            [_MODELS % _ICELAKE, b""],
+            (9, 0, 0),
+            {"Icelake-Client"},
+            id="list in the first document",
+        ),
+        pytest.param(
+            [b"", _MODELS % _ICELAKE],
+            (9, 0, 0),
+            {"Icelake-Client"},
+            id="list in the last document",
+        ),
+    ],
+)
+def test_deprecated_cpu_models_are_known_from_their_list(
+    cpus: list[bytes], version: tuple[int, int, int], expected: set[str] | None
+) -> None:
+    documents = [
+        domain_capabilities().replace(b"<devices>", cpu + b"<devices>")
+        for cpu in cpus
+    ]
+    found = facts(None, *documents, libvirt_version=version)
+    assert found.guests["x86_64"].deprecated_cpu_models == expected

@@ -11,7 +11,7 @@ formatdomaincaps.html. A document has at most 8 MiB, no DTD and no entities.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from xml.etree.ElementTree import Element, ParseError
 
@@ -72,6 +72,11 @@ _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
 # although it has the device.
 _WITHOUT_FLOPPY = re.compile(r".*-rhel([89]|[1-9]\d)\b.*", re.ASCII)
 
+# libvirt writes deprecated='yes' or nothing, so without a mark of an older one
+# it is not known. formatdomaincaps.html names this version for CPU models;
+# formatcaps.html names none for machine types, where it is an assumption.
+_MARKS_DEPRECATED: Version = (7, 1, 0)
+
 Machines = Mapping[str, str]
 """Machine type -> the exact machine type that it stands for."""
 
@@ -90,6 +95,11 @@ class Capabilities:
     """Guest architecture -> domain type -> machine types.
 
     Architectures have libvirt's names; empty if machine types are not listed.
+    """
+    deprecated: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Guest architecture -> the machine types that are marked.
+
+    Without the architectures whose machine types are not listed.
     """
     emulators: frozenset[str] = frozenset()
     """The paths of its QEMUs."""
@@ -160,8 +170,14 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
     """
     document = LibvirtDocument(where, data, "capabilities")
     guests: dict[str, dict[str, Machines]] = {}
+    deprecated: dict[str, frozenset[str]] = {}
     for arch in document.root.iterfind("guest/arch"):
-        domains = guests.setdefault(document.word(arch.get("name")), {})
+        architecture = document.word(arch.get("name"))
+        domains = guests.setdefault(architecture, {})
+        marked = document.marked_as_deprecated(arch, ".//machine")
+        if marked is not None:
+            earlier = deprecated.get(architecture, frozenset())
+            deprecated[architecture] = earlier | marked
         common = document.machines(arch)
         for domain in arch.iterfind("domain"):
             name = document.word(domain.get("type"))
@@ -194,6 +210,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
         ),
         physical_address_bits=int(bits) if bits else None,
         guests=guests,
+        deprecated=deprecated,
     )
 
 
@@ -216,6 +233,9 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
         emulator=document.word(document.root.findtext("path")),
         guest=GuestFacts(
             machines=frozenset((machine,) if machine else ()),
+            deprecated_cpu_models=document.marked_as_deprecated(
+                document.root, "cpu/mode[@name='custom']/model"
+            ),
             buses=buses,
             video_models=document.enum("devices/video", "modelType"),
             tpm_models=tpm_models,
@@ -369,6 +389,18 @@ class LibvirtDocument:
             **{name: canonical or name for name, canonical in named if name},
         }
 
+    def marked_as_deprecated(
+        self, element: Element, path: str
+    ) -> frozenset[str] | None:
+        """Return the names of elements with ``deprecated='yes'``.
+
+        None if there are no elements, marked or not.
+        """
+        if element.find(path) is None:
+            return None
+        marked = element.iterfind(f"{path}[@deprecated='yes']")
+        return frozenset(self.word(each.text) for each in marked) - {""}
+
     def find_supported(self, path: str) -> Element | None:
         """Return an element with ``supported='yes'``; no other has values."""
         element = self.root.find(path)
@@ -421,7 +453,12 @@ def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a ho
         guests = dict(
             _with_devices(
                 host_capabilities.architecture,
-                list(_guests(host_capabilities, domains, virt_type, settings)),
+                [
+                    (architecture, path, _with_marks(guest, libvirt_version))
+                    for architecture, path, guest in _guests(
+                        host_capabilities, domains, virt_type, settings
+                    )
+                ],
                 ask_devices,
             )
         )
@@ -534,8 +571,20 @@ def _guests(
             default_machine=default or found[0].machine,
             machines=guest.machines.union(machines),
             machines_are_complete=bool(machines),
+            deprecated_machines=host_capabilities.deprecated.get(architecture),
         )
         yield architecture, found[0].emulator, guest
+
+
+def _with_marks(guest: GuestFacts, libvirt: Version) -> GuestFacts:
+    """Return the guest facts, with None for marks that libvirt cannot set."""
+    if libvirt >= _MARKS_DEPRECATED:
+        return guest
+    return replace(
+        guest,
+        deprecated_machines=guest.deprecated_machines or None,
+        deprecated_cpu_models=guest.deprecated_cpu_models or None,
+    )
 
 
 def _with_devices(
@@ -585,8 +634,13 @@ def _merged(one: GuestFacts, other: GuestFacts) -> GuestFacts:
     usb_redirection: bool | None = True in listed
     if None in listed and not usb_redirection:
         usb_redirection = None
+    # QEMU has the same CPU models with each machine type: one list will do.
+    deprecated_cpu_models = one.deprecated_cpu_models
+    if deprecated_cpu_models is None:
+        deprecated_cpu_models = other.deprecated_cpu_models
     return GuestFacts(
         machines=one.machines | other.machines,
+        deprecated_cpu_models=deprecated_cpu_models,
         buses=one.buses | other.buses,
         video_models=one.video_models | other.video_models,
         tpm_models=one.tpm_models | other.tpm_models,

@@ -36,6 +36,13 @@ class GuestFacts:
 
     Otherwise it has only the names of the domain capabilities.
     """
+    deprecated_machines: frozenset[str] | None = None
+    """Machine types that libvirt marks as deprecated, aliases among them.
+
+    None if it lists none, or is too old to mark them.
+    """
+    deprecated_cpu_models: frozenset[str] | None = None
+    """CPU models that libvirt marks as deprecated, or None as above."""
     buses: frozenset[str] = frozenset()
     """Buses of disks (``<disk><enum name='bus'>``)."""
     video_models: frozenset[str] = frozenset()

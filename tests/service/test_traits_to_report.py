@@ -31,6 +31,7 @@ from os_prefilter.vocabulary import (
     BY_NAME,
     HPET,
     I686,
+    LACKING,
     opt_in_traits,
     table,
 )
@@ -135,6 +136,7 @@ def test_what_novas_own_query_requires_is_wanted_beside_a_filter_that_declares_n
 def test_placement_gets_the_names_of_the_traits_and_of_the_wishes() -> None:
     assert traits_to_create(*configured_filters(conf_with(**BARE))) == {
         HPET,
+        *LACKING.values(),
         *names_with(WANTED, wanted_by(**BARE)),
     }
     assert traits_to_create((), Options(reported_traits=("*",))) == frozenset()

@@ -8,7 +8,13 @@ By the spec image-metadata-prefiltering.
 from functools import partial
 
 from os_prefilter.common.errors import NeverStartsWith
-from os_prefilter.request.requirements import NOTHING, Note, Requirements
+from os_prefilter.request.named_traits import named_traits
+from os_prefilter.request.requirements import (
+    NOTHING,
+    ROOT,
+    Note,
+    Requirements,
+)
 from os_prefilter.request.row_requirements import (
     forbid_incapable_hosts,
     require_rows,
@@ -20,7 +26,7 @@ from os_prefilter.request.values import (
     value_of,
 )
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary import BY_NAME, LACKING, ROWS
 from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.options import Options
 
@@ -50,7 +56,7 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
         raise NeverStartsWith(f"{place}={value}", reason)
     requirements = require_rows(
         request, rows_of(request, "image_metadata"), options
-    )
+    ) + _forbid_lacking(request, options)
     others = [row for row in rows_of(request, "query") if row in _ROWS_OF_NOVA]
     if not others:
         return requirements
@@ -59,6 +65,20 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
         + _note_missing_bits(request, options)
         + forbid_incapable_hosts(request, others, options)
     )
+
+
+def _forbid_lacking(request: Request, options: Options) -> Requirements:
+    """Forbid hosts that lack a device which the request names by its trait."""
+    if not request.names_traits:
+        return NOTHING
+    found = [
+        item.source.requirement(LACKING[item.trait], False, ROOT)
+        for item in named_traits(request)
+        if item.required
+        and options.forbids_lacking(item.trait)
+        and request.is_of_host(item.scope)
+    ]
+    return Requirements(tuple(found))
 
 
 def _note_missing_bits(request: Request, options: Options) -> Requirements:

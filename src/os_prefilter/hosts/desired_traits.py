@@ -39,7 +39,7 @@ _OWNER_PREFIX = "OWNER_"
 _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
 # Filters forbid these: one that is left over excludes capable hosts, and one
 # that is missing excludes none.
-_FORBIDDEN = "_COMPUTE_DEFAULT_MACHINE_"
+_FORBIDDEN = ("_COMPUTE_DEFAULT_MACHINE_", "_COMPUTE_LACKS_")
 
 
 class Mode(Enum):
@@ -259,7 +259,7 @@ def _may_stay(trait: str, goal: Goal, wanted: frozenset[str]) -> bool:
 
     Schedulers that want it would exclude the host without it.
     """
-    if goal.wanted is None or _FORBIDDEN in trait:
+    if goal.wanted is None or any(part in trait for part in _FORBIDDEN):
         return False
     return not _is_custom(trait) or marker_key((trait,)) in wanted
 

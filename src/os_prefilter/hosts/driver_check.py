@@ -25,6 +25,7 @@ from os_prefilter.vocabulary import (
     BY_NAME,
     DEVICES,
     I686,
+    LACKING,
     table,
 )
 from os_prefilter.vocabulary.machine_types import (
@@ -308,6 +309,10 @@ class _Check:
         has = (
             trait in self._facts.other_traits if reason is None else not reason
         )
+        if not has and not required and trait in LACKING:
+            lacking = refusal_of(LACKING[trait], self._facts, self._reporter)
+            if lacking == "":
+                return f"Nova's driver reports {trait}, which the host lacks"
         if has == required:
             return ""
         if has and trait in self._reporter.unknown(self._facts):

@@ -30,6 +30,7 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
     DEVICES,
     I686,
+    LACKING,
 )
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
@@ -47,7 +48,11 @@ class _RowMeaning(NamedTuple):
     ruled_out: str
     """The part of the platform that rules the value out; empty if none."""
     incapable: tuple[Requirement, ...]
-    """Forbids the default machine types that can never have the value."""
+    """Forbids hosts that lack the value, whatever else they report.
+
+    By their default machine types, which can never have it; and by the trait
+    of those where Nova's driver reports it wrongly.
+    """
 
 
 def require_rows(
@@ -224,10 +229,14 @@ def _meaning(
         )
     else:
         requirement = source.requirement(trait, term.required, scope)
-    incapable = tuple(
+    incapable = [
         source.requirement(default, False, ROOT) for default in reported
+    ]
+    if requirement and options.forbids_lacking(trait):
+        incapable.append(source.requirement(LACKING[trait], False, ROOT))
+    return _RowMeaning(
+        requirement, preference, note, ruled_out, tuple(incapable)
     )
-    return _RowMeaning(requirement, preference, note, ruled_out, incapable)
 
 
 _NOT_MATCHED = (

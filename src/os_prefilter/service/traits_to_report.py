@@ -16,7 +16,12 @@ from os_prefilter.hosts.marker_traits import (
     trait_groups,
 )
 from os_prefilter.request.filter_contract import LoadedFilter
-from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    LACKING,
+    opt_in_traits,
+    rows_required_by,
+)
 from os_prefilter.vocabulary.options import Options
 
 
@@ -91,3 +96,7 @@ def _row_traits(each: LoadedFilter, options: Options) -> Iterable[str]:
     yield from filter(options.reports, opt_in)
     for row in rows:
         yield from row.traits - opt_in
+        # Also where another driver builds the guests: a command that reads
+        # these markers does not know who does.
+        for trait in LACKING.keys() & row.traits:
+            yield LACKING[trait]

@@ -100,6 +100,18 @@ Hosts of x86_64 run such guests, and may differ there.
 """
 
 
+def _traits_of_lacking_devices() -> Iterator[tuple[Trait, Trait]]:
+    for name in ("vif_model", "sound_model"):
+        lacking = BY_NAME[f"lacking_{name}"]
+        for value, term in lacking.values.items():
+            device = BY_NAME[name].values[value]
+            yield Trait(str(device.trait)), Trait(str(term.trait))
+
+
+LACKING: Mapping[Trait, Trait] = dict(_traits_of_lacking_devices())
+"""Trait -> the trait of hosts that lack it, although Nova reports it there."""
+
+
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
     """Return the traits that no virt driver of Nova reports.
 

@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 import os_traits
 
 from os_prefilter.common.placement_values import HOST_CLASSES
-from os_prefilter.vocabulary import table
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary import LACKING, table
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates
 from os_prefilter.vocabulary.model import Row, UnknownValues
 
@@ -93,6 +94,19 @@ class Options:
         Filters may require it then.
         """
         return matches_any(trait, self.reported_traits)
+
+    def forbids_lacking(self, trait: str) -> bool:
+        """Return whether to forbid the hosts where Nova reports it wrongly.
+
+        Without a look at what hosts report, only if they certainly report
+        that: Placement refuses a trait that it does not know.
+        """
+        lacking = LACKING.get(Trait(trait))
+        return bool(
+            lacking
+            and self.nova_builds_guests
+            and (self.wait_for_reports or self.reports(lacking))
+        )
 
     @property
     def owns_hosts(self) -> bool:

@@ -29,7 +29,7 @@ from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter.vocabulary import DEVICES, row_named, table
+from os_prefilter.vocabulary import DEVICES, LACKING, row_named, table
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.operators.offer.offered_values import spec_with
@@ -149,6 +149,7 @@ def single_cases(options: Options = _PLAIN) -> tuple[Case, ...]:
         "2": {"resources2:VGPU": "1"},
     }
     traits = [row.values["true"].trait for row in table() if row.boolean]
+    traits += LACKING
     for trait, suffix in product(filter(None, traits), groups):
         for rule in ("required", "forbidden"):
             extra_specs = {**groups[suffix], f"trait{suffix}:{trait}": rule}
@@ -215,6 +216,9 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
     traits: dict[str, bool] = dict.fromkeys(reporter_traits(), False)
     traits.update(dict.fromkeys(facts.other_traits, True))
     traits.update(capability_traits(facts))
+    for device, lacking in LACKING.items():
+        # Nova's driver reports such a device, wrongly.
+        traits[device] = traits[device] or traits[lacking]
     unknown = unknown_traits(facts)
     for case in cases:
         # What is not known is not reported, and refuses no request.

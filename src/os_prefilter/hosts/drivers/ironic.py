@@ -170,6 +170,10 @@ _NEVER: Mapping[str, str] = {
         ("ephemeral_encryption", "ephemeral_encryption_format"),
         "Ironic encrypts no disks",
     ),
+    **dict.fromkeys(
+        ("lacking_vif_model", "lacking_sound_model"),
+        "Nova's Ironic driver reports no devices",
+    ),
     "emulation_architecture": _NO_EMULATION,
     # An x86 machine has one, but nothing sees to it that it is on.
     "time_hpet": (

@@ -11,6 +11,7 @@ where this reporter differs from Nova's driver, and why.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from os_prefilter.common.trait_names import Trait
@@ -26,7 +27,7 @@ from os_prefilter.hosts.drivers.qemu_devices import (
     list_missing,
 )
 from os_prefilter.hosts.reporter import Reporter, traits_reported_by_nova
-from os_prefilter.vocabulary import BY_NAME, I686
+from os_prefilter.vocabulary import BY_NAME, I686, LACKING
 from os_prefilter.vocabulary.machine_types import (
     MACHINES,
     family_of,
@@ -184,6 +185,8 @@ def unknown(facts: LibvirtFacts) -> dict[Trait, str]:
                     "this libvirt does not list the versions of its emulated"
                     " TPM"
                 )
+    for trait in LACKING.keys() & found.keys():
+        found[LACKING[trait]] = found[trait]
     return found
 
 
@@ -415,6 +418,20 @@ def _usb_redirection(
     return ""
 
 
+def _lacking(row: str, facts: LibvirtFacts, value: str, *_: object) -> str:
+    """Return why the host need not report that it lacks a device."""
+    if not facts.built_by_nova:
+        return "no driver of Nova reports its devices"
+    reported = value
+    if row == "vif_model":
+        reported = _POSSIBLE[row].get(facts.virt_type, "")
+    # Nova's driver applies the versions of these as well.
+    is_too_old = value in {"igb", "virtio"} and _too_old(facts, row, value)
+    if value not in reported.split() or is_too_old:
+        return "Nova's driver does not report the device either"
+    return "" if refusal(facts, row, value, "") else "the host has the device"
+
+
 # (facts, value, guest architecture, what libvirt can give such guests) ->
 # reason
 _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
@@ -432,6 +449,8 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
     "firmware_type": _firmware_type,
     "machine_type": _machine_type,
     "default_machine": _default_machine,
+    "lacking_vif_model": partial(_lacking, "vif_model"),
+    "lacking_sound_model": partial(_lacking, "sound_model"),
     "time_hpet": _time_hpet,
     **dict.fromkeys(
         ("ephemeral_encryption", "ephemeral_encryption_format"),

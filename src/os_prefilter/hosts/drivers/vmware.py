@@ -62,6 +62,10 @@ pci_numa_affinity_policy
 """
 _NEVER = {
     "default_machine": "VMware has none of QEMU's machine types",
+    **dict.fromkeys(
+        ("lacking_vif_model", "lacking_sound_model"),
+        "Nova's VMware driver reports no devices",
+    ),
     "device_profile": "Nova's VMware driver attaches no accelerators",
 }
 

@@ -172,6 +172,67 @@ def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_en
     assert "Left out: 1: images[2]: this is a flavor, no image." in err
 
 
+def volumes(cli: Cli, *entries: dict[str, object]) -> str:
+    shown = {"bootable": "true", "size": 1}
+    return cli.place("volumes.json", [{**shown, **each} for each in entries])
+
+
+def test_volumes_are_audited_as_the_images_in_their_metadata(cli: Cli) -> None:
+    """But for their format: no host has to read an image."""
+    metadata = {"hw_vif_model": "igb", "disk_format": "ploop"}
+    unserved = {"trait:CUSTOM_NOBODY": "required"}
+    path = volumes(
+        cli,
+        {"id": "1", "name": "a", "volume_image_metadata": metadata},
+        {"id": "2", "name": "", "volume_image_metadata": unserved},
+        {"id": "3", "bootable": "false"},
+    )
+    enable = "--enable=image_metadata,image_type"
+    out, err = cli.run("audit", "--volumes", path, enable, "-f", "json")
+    document = json.loads(out)
+    assert [row["Volumes"] for row in document["lines"]] == [["a"], ["2"]]
+    assert [row["After"] for row in document["lines"]] == [5, 0]
+    assert document["summary"]["volumes"] == 2
+    (not_met,) = document["summary"]["not_met"]
+    assert not_met["volumes"] == 1
+    assert "2 volumes, in 2 groups, on 11 hosts.\n" in err
+    assert "Hosts that served a volume before" in err
+    assert "Left out: 1: volumes[2]: this is a volume that is not boot" in err
+
+
+def test_server_on_a_volume_needs_no_disk_of_its_host(cli: Cli) -> None:
+    resources = {"VCPU": 8, "MEMORY_MB": 8192}
+    hosts = {"hosts": {"a": {"resources": resources}}}
+    fleet = ["--hosts", cli.place("hosts.json", hosts)]
+    shown = {"name": "f", "vcpus": 1, "ram": 512, "disk": 9}
+    sized = ["--flavor", cli.place("f.json", shown), *fleet]
+    (on_volume,) = rows(cli, "--volumes", volumes(cli, {"id": "1"}), *sized)
+    (on_disk,) = rows(cli, "--images", images(cli, image("a")), *sized)
+    assert on_volume["Before"] == 1
+    assert on_disk["Before"] == 0
+
+
+def test_list_without_a_bootable_volume_is_no_all_clear(cli: Cli) -> None:
+    path = volumes(cli, {"id": "1", "bootable": "false"})
+    error = cli.error("audit", "--volumes", path)
+    assert error.startswith(
+        f"{path}: no entry is a bootable volume: volumes[0]: this is a volume"
+        " that is not bootable."
+    )
+    assert "What 'openstack volume list' prints has no properties." in error
+
+
+def test_name_of_a_volume_is_no_markup_on_the_page(cli: Cli) -> None:
+    path = volumes(cli, {"id": "1", "name": "<script>alert(1)</script>"})
+    page = cli.folder / "page.html"
+    cli.run("audit", "--volumes", path, "--html", str(page))
+    text = page.read_text(encoding="utf-8")
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<script>alert" not in text
+    assert "Audit: 1 volume on 11 hosts" in text
+    assert ">Volumes</th>" in text
+
+
 def test_a_warning_about_a_flavor_comes_once(cli: Cli) -> None:
     path = images(cli, *(image(str(number)) for number in range(5)))
     bad = flavor(cli, "bad", **{"resources:VGPU": "many"})

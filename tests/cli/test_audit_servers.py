@@ -739,8 +739,9 @@ def test_list_of_no_server_that_can_be_judged_is_refused(
         ("--servers", "list.jsonl"),
         ("--servers", "list.json"),
         ("--images", "list.jsonl"),
+        ("--volumes", "list.jsonl"),
     ],
-    ids=["lines of servers", "servers", "lines of images"],
+    ids=["lines of servers", "servers", "lines of images", "volumes"],
 )
 def test_empty_list_is_no_all_clear(
     option: str, name: str, text: str, audit: Audit
@@ -772,6 +773,23 @@ _WRONG: dict[str, tuple[list[str], str]] = {
     "images as well": (
         ["--servers", "f", "--images", "g"],
         "--images: it cannot go with --servers.",
+    ),
+    "no list of volumes": (
+        ["--volumes"],
+        "--volumes: it needs a cloud to ask, or a file. Give --os-cloud NAME"
+        " or --volumes FILE.",
+    ),
+    "volumes as well": (
+        ["--servers", "f", "--volumes", "g"],
+        "--volumes: it cannot go with --servers.",
+    ),
+    "images and volumes": (
+        ["--volumes", "f", "--images", "g"],
+        "--images: it cannot go with --volumes.",
+    ),
+    "drain without servers but volumes": (
+        ["--volumes", "f", "--without", "a"],
+        "--without: it is about servers. Give --servers as well.",
     ),
     "images only": (
         ["--servers", "f", "--only", "changed"],

@@ -394,7 +394,6 @@ _VOLUME = {
 }
 _RAW = {"disk_format": "raw"}
 _OTHERS: dict[str, dict[str, Any]] = {
-    "a volume": _VOLUME,
     "a server": {
         "id": _UUID,
         "status": "ACTIVE",
@@ -418,6 +417,8 @@ _OTHERS: dict[str, dict[str, Any]] = {
     "a list of flavors": {"flavors": []},
     "a list of servers": {"servers": []},
     "a list of volumes": {"volumes": []},
+    "a volume snapshot": {"id": _UUID, "volume_id": _UUID, "size": 1},
+    "a volume backup": {"volume_id": _UUID, "object_count": 1, "size": 1},
 }
 """Other documents; some have the fields of an image or a flavor."""
 
@@ -437,17 +438,41 @@ def test_document_of_another_kind_is_named(
 
 
 _NO_IMAGES: dict[str, tuple[object, str]] = {
-    "volume": (
-        _VOLUME,
-        "What its volume_image_metadata has are properties of an image",
+    "volume that is not bootable": (
+        {**_VOLUME, "bootable": "false"},
+        "this is a volume that is not bootable. Expected a volume from which",
     ),
-    "disk bus of the API": (
-        {**_RAW, "container_format": "bare", "hw_disk_bus": "ide"},
-        "'hw_disk_bus' is among",
+    "volume of the API that is not bootable": (
+        {"volume": {**_VOLUME, "bootable": False}},
+        "this is a volume that is not bootable",
     ),
-    "tag of the API": (
-        {**_RAW, "status": "active", "acme_tag": "x"},
-        "'acme_tag' is among",
+    "metadata that is a list": (
+        {**_VOLUME, "volume_image_metadata": ["hw_vif_model"]},
+        "volume: volume_image_metadata is a list; expected names with values",
+    ),
+    "metadata that is no mapping": (
+        {**_VOLUME, "volume_image_metadata": "hw_vif_model='igb'"},
+        "volume_image_metadata is \"hw_vif_model='igb'\"; expected names",
+    ),
+    "metadata that is a program": (
+        {**_VOLUME, "volume_image_metadata": "dict(a=__import__('os'))"},
+        "expected names with values. Give the output of 'openstack volume",
+    ),
+    "metadata that is nested": (
+        {**_VOLUME, "volume_image_metadata": "{" * 100_000},
+        "expected names with values",
+    ),
+    "metadata of megabytes": (
+        {**_VOLUME, "volume_image_metadata": f"{{'a': '{'x' * 2**20}'}}"},
+        "expected names with values",
+    ),
+    "snapshot of the API": (
+        {"snapshot": {"id": _UUID, "volume_id": _UUID}},
+        "this is a volume snapshot, no image.",
+    ),
+    "server of the API": (
+        {"server": {"id": _UUID}},
+        "this is a server, no image.",
     ),
     "properties and one beside them": (
         {**_RAW, "properties": {}, "hw_disk_bus": "ide"},
@@ -455,7 +480,7 @@ _NO_IMAGES: dict[str, tuple[object, str]] = {
     ),
     "snapshot": (
         {"properties": {}, "volume_id": _UUID, "name": "s"},
-        "this is no image. Expected the output of",
+        "this is a volume snapshot, no image. Expected the output of",
     ),
     "list": (
         [{"ID": _UUID, "Name": "a"}],
@@ -479,6 +504,98 @@ def test_image_that_would_have_no_properties_is_refused(
 ) -> None:
     path = cli.place("image.json", document)
     assert message in cli.error("explain", "--image", path)
+
+
+@pytest.mark.parametrize("option", ["flavor", "request-spec"])
+def test_volume_is_no_flavor_and_no_request_spec(
+    option: str, cli: Cli
+) -> None:
+    path = cli.place("volume.json", _VOLUME)
+    error = cli.error("explain", f"--{option}", path)
+    expected = option.replace("-", " ")
+    assert error.startswith(f"{path}: this is a volume, no {expected}. ")
+
+
+_METADATA = {
+    "hw_disk_bus": "scsi",
+    "hw_vif_model": "igb",
+    "disk_format": "vdi",
+    "min_ram": "0",
+}
+_VOLUMES: dict[str, dict[str, Any]] = {
+    "of the client": {"bootable": True, "volume_image_metadata": _METADATA},
+    "of older clients": {
+        "bootable": "true",
+        "volume_image_metadata": _METADATA,
+    },
+    "as Python's text": {
+        "bootable": "True",
+        "volume_image_metadata": repr(_METADATA),
+    },
+    "as text in JSON": {
+        "bootable": "true",
+        "volume_image_metadata": json.dumps(_METADATA),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *({**_VOLUME, **fields} for fields in _VOLUMES.values()),
+        {"volume": {**_VOLUME, "volume_image_metadata": _METADATA}},
+        {"volume_image_metadata": _METADATA},
+    ],
+    ids=[*_VOLUMES, "body of the API", "metadata alone"],
+)
+def test_bootable_volume_is_the_image_in_its_metadata(
+    document: dict[str, Any], cli: Cli
+) -> None:
+    """But for its format, which Nova ignores for a server on a volume."""
+    path = cli.place("volume.json", document)
+    filters = "--filter=image_metadata,image_type"
+    lines = cli.json("explain", "--image", path, filters)
+    assert [line["Because of"] for line in lines] == [
+        "image property hw_vif_model=igb",
+        "image property hw_disk_bus=scsi",
+    ]
+
+
+@pytest.mark.parametrize("bootable", [True, "true"])
+@pytest.mark.parametrize("metadata", [None, "", {}])
+def test_bootable_volume_without_metadata_requires_nothing(
+    bootable: object, metadata: object, cli: Cli
+) -> None:
+    fields = {"bootable": bootable, "volume_image_metadata": metadata}
+    path = cli.place("volume.json", {**_VOLUME, **fields})
+    assert cli.json("explain", "--image", path, "--filter=image_type") == []
+
+
+def test_disk_of_the_flavor_is_not_requested_for_a_server_on_a_volume(
+    cli: Cli,
+) -> None:
+    flavor = {"name": "a", "vcpus": 1, "ram": 512, "disk": 40}
+    paths = [cli.place("v", _VOLUME), "--flavor", cli.place("f", flavor)]
+    _, err = cli.run("candidates", "--image", *paths, "--filter=noop")
+    assert "resources=MEMORY_MB:512,VCPU:1" in err
+
+
+@pytest.mark.parametrize("wrap", [dict, lambda image: {"image": image}])
+def test_properties_among_the_fields_of_an_image_are_read(
+    wrap: Callable[[dict[str, Any]], dict[str, Any]], cli: Cli
+) -> None:
+    image = {
+        "id": _UUID,
+        "name": "win",
+        "disk_format": "qcow2",
+        "hw_disk_bus": "ide",
+        "hw_machine_type": "q35",
+        "status": "active",
+    }
+    path = cli.place("image.json", wrap(image))
+    error = cli.error("explain", "--image", path, "--filter=image_metadata")
+    assert "hw_disk_bus=ide" in error
+    assert "hw_machine_type=q35" in error
 
 
 def test_yaml_is_named_as_such(cli: Cli) -> None:

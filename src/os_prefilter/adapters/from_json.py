@@ -2,14 +2,16 @@
 
 """Read requests from JSON.
 
-The forms are what Nova stores, what ``openstack image show`` prints, and a
-plain form of our own.
+The forms are what Nova stores, what the openstack client prints, the bodies of
+the APIs, and a plain form of our own.
 
 Each problem is a DocumentError with the file, the place in it, the value and
 what was expected.
 """
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,12 @@ _IMAGE = _mapping_of(
         _mapping_of(traits_required=_or_empty({"type": "array"}))
     ),
     **_each(_TEXT, "disk_format", "id", "name"),
+)
+_VOLUME = _mapping_of(
+    volume_image_metadata=_or_empty(
+        {"if": {"type": "string"}, "else": _mapping_of()}
+    ),
+    **_each(_TEXT, "id", "name"),
 )
 _EXTRA_SPECS = _or_empty(
     {
@@ -171,12 +179,30 @@ min_disk min_ram name os_hash_algo os_hash_value os_hidden owner protected
 schema self size status stores tags updated_at virtual_size visibility
 """
 
+# What Cinder keeps of an image next to its properties, and Nova takes out of
+# them (nova/block_device.py); Cinder writes the last one itself.
+_NO_PROPERTIES = frozenset(
+    (
+        "image_id",
+        "image_name",
+        "checksum",
+        "container_format",
+        "disk_format",
+        "min_disk",
+        "min_ram",
+        "size",
+        "signature_verified",
+    )
+)
 
+_MOST_TEXT = 1024 * 1024
+VOLUME = "a volume"
+"""The kind of document that has an image's properties in its metadata."""
 _KINDS = (
     # Before all others: in Glance's API a property of any name is among
     # these.
     ("an image", ("disk_format", "container_format")),
-    ("a volume", ("bootable", "size")),
+    (VOLUME, ("bootable", "size")),
     ("a server", ("flavor", "status")),
     ("a hypervisor", ("hypervisor_hostname",)),
     ("a quota", ("cores",)),
@@ -193,12 +219,15 @@ _KINDS = (
     ("a flavor", ("memory_mb",)),
     ("a flavor", ("vcpus",)),
     ("an image", ("disk_format",)),
+    (VOLUME, ("volume_image_metadata",)),
+    ("a volume backup", ("volume_id", "object_count")),
+    ("a volume snapshot", ("volume_id",)),
+    # Bodies of the APIs.
+    (VOLUME, ("volume",)),
+    ("a server", ("server",)),
+    ("a volume snapshot", ("snapshot",)),
 )
 """What a document is -> the fields that it has; the first that fits."""
-_VOLUME_ADVICE = (
-    " What its volume_image_metadata has are properties of an image: write"
-    " them under properties, and its disk_format next to them."
-)
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
@@ -222,13 +251,9 @@ def not_of_kind(
     what = f"this is no {kind}"
     if found and found.split()[-1] != kind:
         what = f"this is {found}, no {kind}"
-    advice = ""
-    if found == "a volume" and kind == "image":
-        advice = _VOLUME_ADVICE
     return DocumentError(
         path,
-        f"{what}. Expected the output of 'openstack {kind} show -f"
-        f" json'.{advice}",
+        f"{what}. Expected the output of 'openstack {kind} show -f json'.",
     )
 
 
@@ -269,33 +294,96 @@ def image_from(
 ) -> spec.Image:
     """Return the image in a document.
 
-    The output of ``openstack image show -f json``, or the image of a request
-    spec.
+    The output of ``openstack image show -f json``, a response of Glance's API,
+    the image of a request spec, or a bootable volume, as the client or
+    Cinder's API has it.
 
     :raises DocumentError: it is not one; the message begins with ``where``
     """
     _check(_mapping_of(), document, path, where)
-    data: Any = document
-    others = [
-        name
-        for name in data
-        if name not in (*_IMAGE_FIELDS.split(), "properties")
-    ]
-    is_image = "disk_format" in data or ("properties" in data and not others)
+    data = _without_key("image", document)
+    if kind_of(data) == VOLUME:
+        return _image_of_bootable_volume(data, path)
+    others = properties_beside_fields(data)
+    has_properties = "properties" in data
+    others.pop("properties", None)
+    is_image = "disk_format" in data or (has_properties and not others)
     if kind_of(data) not in ("", "an image") or not is_image:
         raise not_of_kind("image", data, path)
+    if not has_properties:
+        data = {**data, "properties": others}
     _check(_IMAGE, data, path, where)
-    loose = loose_properties(data)
-    if not loose and others and "properties" not in data:
-        loose = others[0]
+    loose = loose_properties(others) if has_properties else ""
     if loose:
         raise DocumentError(
             path,
-            f"{quote(loose)} is among its fields, as in Glance's API."
-            " Give the output of 'openstack image show -f json', or move it"
-            " into properties.",
+            f"{quote(loose)} is among its fields, and others are among its"
+            " properties. Move it into properties.",
         )
     return _image(data)
+
+
+def _without_key(name: str, document: Any) -> dict[str, Any]:
+    """Return what an API's response has under its only key."""
+    if list(document) == [name] and isinstance(document[name], dict):
+        document = document[name]
+    return dict(document)
+
+
+def _image_of_bootable_volume(
+    document: Mapping[str, Any], path: str | Path
+) -> spec.Image:
+    """Return the image in the metadata of a volume.
+
+    :raises DocumentError: no server boots from the volume
+    """
+    volume = _without_key("volume", document)
+    _check(_VOLUME, volume, path, "volume")
+    # The client prints a boolean, older ones and Cinder a text. Nova takes a
+    # volume of which it is not known for bootable.
+    if str(volume.get("bootable", True)).lower() != "true":
+        raise DocumentError(
+            path,
+            "this is a volume that is not bootable. Expected a volume from"
+            " which a server boots, or an image.",
+        )
+    metadata = volume.get("volume_image_metadata")
+    if isinstance(metadata, str) and metadata:
+        volume["volume_image_metadata"] = _mapping_in(metadata, path)
+    return image_of_volume(volume)
+
+
+def _mapping_in(text: str, path: str | Path) -> dict[str, Any]:
+    """Return the mapping that a client printed as a text.
+
+    JSON, or as Python shows it, which the client's tables have.
+    """
+    # Cinder's quota allows 64 KiB; the tree of a long text takes much memory.
+    readers = (strict, ast.literal_eval) if len(text) <= _MOST_TEXT else ()
+    for read in readers:
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            found = read(text)
+            if isinstance(found, dict):
+                return found
+    raise DocumentError(
+        path,
+        f"volume: volume_image_metadata is {quote(text)}; expected names with"
+        " values. Give the output of 'openstack volume show -f json'.",
+    )
+
+
+def image_of_volume(volume: Mapping[str, Any]) -> spec.Image:
+    """Return the image that Nova reads in the metadata of a volume.
+
+    As Nova's ``get_image_metadata_from_volume``: without a format.
+    """
+    metadata = volume.get("volume_image_metadata") or {}
+    properties = {
+        name: value
+        for name, value in metadata.items()
+        if name not in _NO_PROPERTIES
+    }
+    return spec.Image(properties, name=volume.get("name") or volume.get("id"))
 
 
 def flavor_from(document: object, path: str | Path) -> spec.Flavor:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``os-prefilter audit``: the hosts of all images or servers.
+"""``os-prefilter audit``: the hosts of all images, volumes or servers.
 
-Images before and after filters are enabled, servers if they move.
+Images and volumes before and after filters are enabled, servers if they move.
 """
 
 import argparse
@@ -46,7 +46,8 @@ from os_prefilter_tools.operators.audit.server_audit import (
 class AuditFilters(Listing):
     """Show the hosts of each image or server, and why others are excluded.
 
-    An image has its hosts before and after filters are enabled.
+    An image, or a bootable volume with --volumes, has its hosts before and
+    after filters are enabled.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -65,23 +66,28 @@ class AuditFilters(Listing):
 
     def _images(self, asked: AuditArguments, *, is_csv: bool) -> Rows:
         left_out = LeftOut()
+        what, read = "image", asked.read_images
+        if asked.volumes is not None:
+            what, read = "volume", asked.read_volumes
         with self.context.progress() as progress, _each_warning_once():
             fleet = asked.fleet(
                 self.context, traits_only=True, progress=progress
             )
             change = asked.change(fleet, self.context)
             found = audit_images(
-                asked.read_images(self.context, left_out),
+                read(self.context, left_out),
                 fleet,
                 change,
+                what=what,
                 flavors=asked.flavors(self.context),
                 progress=progress,
             )
         if not found.images:
-            advice = "What 'openstack image list' prints has no properties."
-            raise _nothing_to_audit(
-                "image", asked.images, left_out, f"an image: %s {advice}"
-            )
+            advice = f"What 'openstack {what} list' prints has no properties."
+            article = "an" if what == "image" else "a bootable"
+            expected = f"{article} {what}: %s {advice}"
+            path = str(asked.volumes or asked.images or "") or None
+            raise _nothing_to_audit(what, path, left_out, expected)
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         filters = {
             "before": _names_of(change.before),

@@ -2,7 +2,7 @@
 
 """Arguments of ``os-prefilter audit``, and what they name.
 
-Images, flavors, servers and filters.
+Images, volumes, flavors, servers and filters.
 """
 
 import argparse
@@ -30,7 +30,11 @@ from os_prefilter_tools.cli.request_arguments import (
 )
 from os_prefilter_tools.fleet.model import Fleet
 from os_prefilter_tools.fleet.server import Server
-from os_prefilter_tools.operators.audit.entry_list import Broken, read_images
+from os_prefilter_tools.operators.audit.entry_list import (
+    Broken,
+    read_images,
+    read_volumes,
+)
 from os_prefilter_tools.operators.audit.host_filters import JUDGED
 from os_prefilter_tools.operators.audit.image_audit import FilterChange
 from os_prefilter_tools.operators.audit.server_list import read_servers
@@ -40,7 +44,7 @@ from os_prefilter_tools.operators.examples import example_requests
 def add_audit_arguments(
     command: CloudCommand, parser: argparse.ArgumentParser
 ) -> None:
-    """Add the arguments of an audit, of images or of servers."""
+    """Add the arguments of an audit, of images, volumes or servers."""
     filters_and_hosts.add_pipeline_arguments(command, parser, filters=False)
     group = parser.add_argument_group("the audit")
     text = (
@@ -49,6 +53,14 @@ def add_audit_arguments(
         " default: the images of the cloud, else the bundled examples"
     )
     group.add_argument("--images", metavar="FILE", help=text)
+    text = (
+        "audit bootable volumes instead of images: a JSON array of outputs of"
+        " 'openstack volume show -f json', a response of GET"
+        " /v3/volumes/detail, or JSON lines; default: the volumes of the cloud"
+    )
+    group.add_argument(
+        "--volumes", metavar="FILE", nargs="?", const=False, help=text
+    )
     text = (
         "audit each image with this flavor (repeatable): output of 'openstack"
         " flavor show -f json', or with a cloud its name or ID; default: each"
@@ -67,8 +79,8 @@ def add_audit_arguments(
     )
     add_repeatable(group, "--enable", "NAME", text)
     text = (
-        "list only images that lose hosts, or lose all their hosts; default:"
-        " list all"
+        "list only images or volumes that lose hosts, or lose all their"
+        " hosts; default: list all"
     )
     group.add_argument(
         "--only", choices=("changed", "unschedulable"), help=text
@@ -115,6 +127,8 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
     """Parsed arguments of an audit, each field as the option of its name."""
 
     images: str | None = None
+    volumes: str | bool | None = None
+    """A file; False: the volumes of the cloud; None: an audit of others."""
     flavor: Sequence[str] = ()
     before: Sequence[str] = ()
     enable: Sequence[str] = ()
@@ -130,6 +144,20 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
 
         :raises DocumentError: for such options
         """
+        for option, source in (
+            ("--volumes", self.volumes),
+            ("--servers", self.servers),
+        ):
+            if source is False and not context.has_cloud:
+                raise DocumentError(
+                    option,
+                    "it needs a cloud to ask, or a file. Give --os-cloud NAME"
+                    f" or {option} FILE.",
+                )
+        if self.volumes is not None and self.images:
+            raise DocumentError(
+                "--images", "it cannot go with --volumes. Give one of the two."
+            )
         if self.servers is None:
             if self.without:
                 raise DocumentError(
@@ -138,6 +166,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
             return
         for name, value in (
             ("--images", self.images),
+            ("--volumes", self.volumes is not None),
             ("--flavor", self.flavor),
         ):
             if value:
@@ -148,12 +177,6 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
             raise DocumentError(
                 "--only",
                 "changed is about images. With --servers, give unschedulable.",
-            )
-        if not self.servers and not context.has_cloud:
-            raise DocumentError(
-                "--servers",
-                "it needs a cloud to ask, or a file. Give --os-cloud NAME or"
-                " --servers FILE.",
             )
 
     def change(self, fleet: Fleet, context: Context) -> FilterChange:
@@ -207,6 +230,18 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
             warning=True,
         )
         return example_images()
+
+    def read_volumes(
+        self, context: Context, broken: Broken
+    ) -> Iterable[Image]:
+        """Return the images of the volumes of the file, or of the cloud."""
+        if self.volumes:
+            return read_volumes(str(self.volumes), broken)
+        from os_prefilter_tools.adapters.cloud.resources import (  # noqa: PLC0415
+            bootable_volumes,
+        )
+
+        return bootable_volumes(context.connection, broken)
 
     def flavors(self, context: Context) -> list[Flavor]:
         """Return the flavors, each with a name of its own.

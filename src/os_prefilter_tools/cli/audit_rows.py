@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rows and summaries of an audit of images or servers."""
+"""Rows and summaries of an audit of images, volumes or servers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def image_rows(
 
     :param only: ``changed``, ``unschedulable``, or None for all
     """
-    columns = ["Images", "Count", "Flavor", "Before"]
+    columns = [f"{found.what}s".capitalize(), "Count", "Flavor", "Before"]
     if found.is_waiting:
         columns.append("Waiting")
     columns += ["After", "Verdict", "Lost to"]
@@ -151,12 +151,12 @@ def image_document(
         str(verdict): result.count(verdict)
         for verdict in image_audit.ImageVerdict
     }
+    key = f"{result.what}s"
     not_met = [
-        {**cause._asdict(), "images": images}
-        for cause, images in result.unserved
+        {**cause._asdict(), key: number} for cause, number in result.unserved
     ]
     return {
-        "images": result.images,
+        key: result.images,
         "flavors": result.flavors,
         "hosts": result.hosts,
         "verdicts": verdicts,
@@ -171,7 +171,8 @@ def image_document(
 
 def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
     """Yield the lines beside the listing."""
-    images = pluralize(result.images, "image")
+    what = result.what
+    images = pluralize(result.images, what)
     if result.flavors:
         images += f" with {pluralize(result.flavors, 'flavor')} each"
     groups = pluralize(len(result.lines), "group")
@@ -187,22 +188,23 @@ def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
         )
         unserved = [
             f"{cause.rule} {cause.trait} ({cause.because};"
-            f" {pluralize(number, 'image')})"
+            f" {pluralize(number, what)})"
             for cause, number in result.unserved
         ]
         yield from first_of("No host meets", unserved)
-        yield from first_of("Hosts that serve no image", result.unused)
+        yield from first_of(f"Hosts that serve no {what}", result.unused)
+        article = "a" if what == "volume" else "an"
         yield from first_of(
-            "Hosts that served an image before", result.newly_unused
+            f"Hosts that served {article} {what} before", result.newly_unused
         )
-    yield from first_of("Not required yet", _counted(result.waits, "image"))
+    yield from first_of("Not required yet", _counted(result.waits, what))
     if result.is_waiting:
         yield (
             "Waiting: hosts until every compute node has reported. After:"
             " hosts from then on; a host that has not reported counts as"
             " incapable."
         )
-    yield from first_of("Not required", _counted(result.unknown, "image"))
+    yield from first_of("Not required", _counted(result.unknown, what))
 
 
 def _counted(texts: Iterable[tuple[str, int]], what: str) -> list[str]:

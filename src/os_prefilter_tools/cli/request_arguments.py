@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from os_prefilter.adapters.from_json import (
+    VOLUME,
     flavor_from,
     image_from,
     kind_of,
@@ -27,12 +28,17 @@ from os_prefilter_tools.operators.examples import example_requests
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a request."""
     group = parser.add_argument_group("the request")
-    for kind, one in (("image", "an image"), ("flavor", "a flavor")):
-        text = (
-            f"request {one}: output of 'openstack {kind} show -f json', or"
-            " with a cloud its name or ID"
-        )
-        group.add_argument(f"--{kind}", metavar="FILE", help=text)
+    text = (
+        "request an image: output of 'openstack image show -f json', or with a"
+        " cloud its name or ID; or boot from a volume: output of 'openstack"
+        " volume show -f json'"
+    )
+    group.add_argument("--image", metavar="FILE", help=text)
+    text = (
+        "request a flavor: output of 'openstack flavor show -f json', or with"
+        " a cloud its name or ID"
+    )
+    group.add_argument("--flavor", metavar="FILE", help=text)
     one_of = group.add_mutually_exclusive_group()
     one_of.add_argument(
         "--server",
@@ -90,7 +96,9 @@ class RequestArguments:
         """
         spec = self._base(context)
         if self.image:
-            spec = replace(spec, image=image_named(self.image, context))
+            image, is_volume = image_named(self.image, context)
+            is_bfv = spec.is_bfv or is_volume
+            spec = replace(spec, image=image, is_bfv=is_bfv)
         if self.flavor:
             spec = replace(spec, flavor=flavor_named(self.flavor, context))
         if self.property:
@@ -178,8 +186,10 @@ def _unique_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
-def image_named(name: str, context: Context) -> Image:
+def image_named(name: str, context: Context) -> tuple[Image, bool]:
     """Return the image in a file, else of this name or ID in the cloud.
+
+    Also return whether it is in the metadata of a volume.
 
     :raises DocumentError: if there is none, or several.
     :raises PrefilterError: if the cloud does not respond.
@@ -189,8 +199,9 @@ def image_named(name: str, context: Context) -> Image:
             resources,
         )
 
-        return resources.image_named(context.connection, name)
-    return image_from(read_json(name), name)
+        return resources.image_named(context.connection, name), False
+    document = read_json(name)
+    return image_from(document, name), kind_of(document) == VOLUME
 
 
 def flavor_named(name: str, context: Context) -> Flavor:

@@ -13,7 +13,10 @@ import pytest
 from os_prefilter import Image
 from os_prefilter.common.errors import DocumentError
 from os_prefilter_tools.operators.audit import entry_list
-from os_prefilter_tools.operators.audit.entry_list import read_images
+from os_prefilter_tools.operators.audit.entry_list import (
+    read_images,
+    read_volumes,
+)
 
 SHOWN = {
     "id": "1",
@@ -132,7 +135,11 @@ _BROKEN: dict[str, tuple[object, str]] = {
     ),
     "volume": (_VOLUME, "this is a volume, no image"),
     "server": (_SERVER, "this is a server, no image"),
-    "snapshot": ({"volume_id": "1", "properties": {}}, "this is no image"),
+    "volume of the API": ({"volume": _VOLUME}, "this is a volume, no image"),
+    "snapshot": (
+        {"volume_id": "1", "properties": {}},
+        "this is a volume snapshot, no image",
+    ),
     "list of properties": ({"properties": [1]}, "properties is a list"),
     "list of traits": (
         {"properties": {"traits_required": "X"}},
@@ -235,6 +242,75 @@ def test_image_list_warns_if_it_is_one_page_of_a_longer_list(
     assert "one page of a longer list" in message
 
 
+_BOOTABLE = {
+    "id": "1",
+    "name": "a",
+    "bootable": "true",
+    "size": 1,
+    "volume_image_metadata": {"hw_vif_model": "igb", "disk_format": "raw"},
+}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda entry: json.dumps([entry, entry]),
+        lambda entry: json.dumps({"volumes": [entry, entry]}),
+        lambda entry: f"{json.dumps(entry)}\n" * 2,
+        lambda entry: f"{json.dumps({'volume': entry})}\n" * 2,
+    ],
+    ids=["array", "response", "lines", "lines of responses"],
+)
+def test_all_volume_list_formats_give_the_images_of_the_metadata(
+    write: Callable[[Entry], str], tmp_path: Path
+) -> None:
+    path = tmp_path / "volumes"
+    path.write_text(write(_BOOTABLE))
+    broken: list[str] = []
+    images = list(read_volumes(path, broken.append))
+    assert images == [Image({"hw_vif_model": "igb"}, name="a")] * 2
+    assert broken == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (None, "found None; expected a volume"),
+        ({}, "this is no volume. Expected the output of 'openstack volume"),
+        (SHOWN, "this is an image, no volume"),
+        ({"volume_id": "1", "size": 1}, "this is a volume snapshot, no volum"),
+        ({**_BOOTABLE, "bootable": "false"}, "a volume that is not bootable"),
+        ({**_BOOTABLE, "name": ["a"]}, "volume: name is a list"),
+    ],
+    ids=["null", "nothing", "image", "snapshot", "not bootable", "list"],
+)
+def test_entry_that_is_no_bootable_volume_is_reported_and_skipped(
+    entry: object, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "volumes"
+    path.write_text(json.dumps([_BOOTABLE, entry, _BOOTABLE]))
+    broken: list[str] = []
+    images = list(read_volumes(path, broken.append))
+    assert len(images) == 2
+    (message,) = broken
+    assert message.startswith("volumes[1]")
+    assert problem in message
+
+
+def test_volume_list_warns_if_it_is_one_page_of_a_longer_list(
+    tmp_path: Path,
+) -> None:
+    links = [{"rel": "next", "href": "http://a/v3/volumes/detail?marker=1"}]
+    path = tmp_path / "volumes"
+    path.write_text(
+        json.dumps({"volumes": [_BOOTABLE], "volumes_links": links})
+    )
+    broken: list[str] = []
+    assert len(list(read_volumes(path, broken.append))) == 1
+    (message,) = broken
+    assert "one page of a longer list" in message
+
+
 def test_json_array_has_a_size_limit_and_json_lines_have_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,3 +334,20 @@ def test_reading_images_of_json_lines_uses_the_memory_of_one(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200_000
+
+
+def test_reading_volumes_of_json_lines_uses_the_memory_of_one(
+    tmp_path: Path,
+) -> None:
+    """Of each with as much metadata as Cinder's quota allows."""
+    metadata = {f"p{number}": "x" * 255 for number in range(250)}
+    line = json.dumps({**_BOOTABLE, "volume_image_metadata": metadata})
+    assert len(line) > 64_000
+    path = tmp_path / "volumes"
+    path.write_text(f"{line}\n" * 200)
+    next(iter(read_volumes(path, print)))
+    tracemalloc.start()
+    assert sum(1 for _ in read_volumes(path, print)) == 200
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000

@@ -56,7 +56,7 @@ class Others:
         path, _, query = path.partition("?")
         parts = path.strip("/").split("/")
         if parts[-2:] == ["volumes", "detail"]:
-            return 200, self._page(dict(parse_qsl(query)).get("marker", ""))
+            return 200, self._page(dict(parse_qsl(query)))
         if parts[0] == "v2.0":
             is_of_all = parts[-1] == "ports" and (
                 "fields",
@@ -99,8 +99,13 @@ class Others:
             page["ports_links"] = [{"rel": "next", "href": href}]
         return page
 
-    def _page(self, marker: str) -> object:
-        names = sorted(self.volumes)
+    def _page(self, query: dict[str, str]) -> object:
+        marker = query.get("marker", "")
+        names = [
+            name
+            for name, volume in sorted(self.volumes.items())
+            if query.get("bootable", volume["bootable"]) == volume["bootable"]
+        ]
         after = [name for name in names if name > marker]
         page: dict[str, object] = {
             "volumes": [self.volumes[name] for name in after[:_PAGE]]

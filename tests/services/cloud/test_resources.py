@@ -183,6 +183,44 @@ _FLAVOR_SPECS = {
 }
 
 
+def test_every_bootable_volume_is_listed_page_by_page(cloud: Cloud) -> None:
+    """Cinder gives two at a time here; administrators see all projects."""
+    cloud.others.volumes.clear()
+    made = {
+        cloud.others.volume(hw_vif_model="igb", disk_format="raw")
+        for _ in range(4)
+    }
+    data = cloud.others.volume()
+    cloud.others.volumes[data] |= {"bootable": "false", "name": "data"}
+    cloud.others.sent.clear()
+    listing = resources.bootable_volumes(cloud.connection(), print)
+    first = next(listing)
+    assert first == Image({"hw_vif_model": "igb"}, name="volume")
+    pages = [each for each in cloud.others.sent if "/volumes/" in each]
+    assert len(pages) == 1
+    assert sum(1 for _ in listing) == len(made) - 1
+    pages = [each for each in cloud.others.sent if "/volumes/" in each]
+    assert len(pages) == 2
+    assert all("all_tenants=1&bootable=true" in each for each in pages)
+
+
+def test_broken_volume_is_reported_and_does_not_stop_the_listing(
+    cloud: Cloud,
+) -> None:
+    good = {"id": "a", "bootable": "true", "size": 1}
+    others = [None, {"id": "b"}, {**good, "name": 3}]
+    others.append({**good, "volume_image_metadata": [1]})
+    cloud.others.hook = lambda path: (
+        (200, {"volumes": [*others, good]}) if "/volumes/" in path else None
+    )
+    problems: list[str] = []
+    listing = resources.bootable_volumes(cloud.connection(), problems.append)
+    assert list(listing) == [Image({}, name="a")]
+    assert len(problems) == len(others)
+    assert all(each.startswith("Cinder, ") for each in problems)
+    assert all("\n" not in each for each in problems)
+
+
 def test_flavors_are_read_with_all_their_fields_by_name_or_id(
     cloud: Cloud,
 ) -> None:

@@ -6,11 +6,13 @@ They are as complete as the services' APIs show them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from openstack import utils
 
 from os_prefilter.adapters.cloud_service import CloudError
+from os_prefilter.adapters.from_json import image_of_volume
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.placement_values import is_hyphenated_uuid
@@ -53,20 +55,6 @@ _PORTS = (
     "&fields=resource_request&fields=id&limit=1000"
 )
 _NOT_FOUND = 404
-# Cinder keeps these fields of the image among its properties.
-_VOLUME_FIELDS = frozenset(
-    (
-        "image_id",
-        "image_name",
-        "checksum",
-        "container_format",
-        "disk_format",
-        "min_disk",
-        "min_ram",
-        "size",
-        "signature_verified",
-    )
-)
 
 
 def request_of_server(connection: Any, identity: str) -> RequestSpec:
@@ -494,20 +482,17 @@ def _image_of_volume(
                 if root and any(devices)
                 else volume["bootable"] in ("true", True)
             )
-            metadata = dict(volume.get("volume_image_metadata") or {})
+            metadata = volume.get("volume_image_metadata") or {}
+            # The format is there in some releases of Nova.
+            image = replace(
+                image_of_volume(volume),
+                disk_format=metadata.get("disk_format"),
+                name=metadata.get("image_name"),
+            )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise unexpected("Cinder, a volume", volume) from error
         if is_root:
-            properties = {
-                name: value
-                for name, value in metadata.items()
-                if name not in _VOLUME_FIELDS
-            }
-            return Image(
-                properties,
-                metadata.get("disk_format"),
-                name=metadata.get("image_name"),
-            )
+            return image
     reason = "the server boots from a volume that is not named"
     raise CloudError(
         "Nova",

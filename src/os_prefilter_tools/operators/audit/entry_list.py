@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reader of lists of images or servers.
+"""Reader of lists of images, volumes or servers.
 
 JSON lines are read one at a time: a million entries need the memory of one.
 
@@ -9,7 +9,9 @@ service uses, such as ``images`` in Glance's ``GET /v2/images``; and JSON
 lines, one entry a line, for lists above 64 MiB.
 
 An image is an output of ``openstack image show -f json``, with its properties
-under ``properties``, or has them among its fields, as in Glance's API.
+under ``properties``, or has them among its fields, as in Glance's API. A
+volume is an output of ``openstack volume show -f json``, or as in Cinder's
+API.
 """
 
 import json
@@ -18,8 +20,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from os_prefilter.adapters.from_json import (
+    VOLUME,
     image_from,
-    properties_beside_fields,
+    kind_of,
+    not_of_kind,
 )
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
@@ -63,7 +67,7 @@ def read_entries(
 ) -> Iterator[_T]:
     """Yield each parsed entry of a file; report unreadable ones.
 
-    :param what: one entry, ``image`` or ``server``; with an s, the key of the
+    :param what: one entry, such as ``image``; with an s, the key of the
         list in a response of the service
     :param parse: raises DocumentError for an entry of something else
     :raises DocumentError: if there is no such file, it cannot be read, is too
@@ -103,7 +107,11 @@ def _entries(
             f" {what} a line.",
         )
     document = parse_json(data, path)
-    if isinstance(document, dict) and key in document and document.get("next"):
+    if (
+        isinstance(document, dict)
+        and key in document
+        and (document.get("next") or document.get(f"{key}_links"))
+    ):
         broken(
             "next: this is one page of a longer list; the other pages are"
             " missing"
@@ -171,7 +179,26 @@ def _image(entry: object) -> Image:
             f"found {quote(entry)}; expected an image, an object with"
             " disk_format and properties.",
         )
-    if "properties" not in entry and "disk_format" in entry:
-        fields = {key: entry.get(key) for key in ("id", "name", "disk_format")}
-        entry = {**fields, "properties": properties_beside_fields(entry)}
+    if kind_of(entry) == VOLUME:
+        raise not_of_kind("image", entry, "")
+    return image_from(entry, "", "")
+
+
+def read_volumes(path: str | Path, broken: Broken) -> Iterator[Image]:
+    """Yield the images in the metadata of the bootable volumes in a file.
+
+    Other entries are reported, and errors are those of :func:`read_images`.
+    """
+    return read_entries(path, "volume", _image_of_volume, broken)
+
+
+def _image_of_volume(entry: object) -> Image:
+    if not isinstance(entry, dict):
+        raise DocumentError(
+            "",
+            f"found {quote(entry)}; expected a volume, an object with bootable"
+            " and volume_image_metadata.",
+        )
+    if kind_of(entry) != VOLUME:
+        raise not_of_kind("volume", entry, "")
     return image_from(entry, "", "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Audit of images: the hosts of each before and after filters.
+"""Audit of images or volumes: their hosts before and after filters.
 
 An audit judges capability: traits, and the presence of resource classes.
 Amounts and usage are not judged. Filters that wait for capability reports are
@@ -173,8 +173,10 @@ class ImageLine:
 
 @dataclass(frozen=True)
 class Audit:
-    """All images against one fleet."""
+    """All images or bootable volumes against one fleet."""
 
+    what: str
+    """``image``, or ``volume``: of the image in its metadata."""
     lines: tuple[ImageLine, ...]
     """Rejected and unschedulable images first, unaffected ones last."""
     images: int
@@ -207,11 +209,12 @@ class Audit:
         )
 
 
-def audit_images(
+def audit_images(  # noqa: PLR0913 - the last three have defaults
     images: Iterable[Image],
     fleet: Fleet,
     change: FilterChange,
     *,
+    what: str = "image",
     flavors: Sequence[Flavor] = (),
     progress: Progress = no_progress,
 ) -> Audit:
@@ -219,6 +222,7 @@ def audit_images(
 
     Each image is compared with each flavor.
 
+    :param what: ``volume`` if servers boot from volumes with these images
     :param flavors: without one, images are judged alone: each host counts as
         large enough.
     :raises PrefilterError: if a filter fails, or adds something that an audit
@@ -231,7 +235,7 @@ def audit_images(
         else change.after
     )
     groups, count, unknown, waits = _group_images(
-        images, flavors, change, enforcing, progress
+        images, flavors, change, enforcing, progress, what=what
     )
     conditions = {
         item
@@ -261,12 +265,13 @@ def audit_images(
         _judge(line, group, now, later)
         used_before |= line.before
         used |= line.after
-        progress("groups of images", number, len(groups))
+        progress(f"groups of {what}s", number, len(groups))
     unused = later.all & ~used
     lines = sorted(
         groups.values(), key=lambda line: _URGENT.index(line.verdict)
     )
     return Audit(
+        what=what,
         lines=tuple(lines),
         images=count,
         flavors=len(flavors),
@@ -395,12 +400,14 @@ def _find_unserved(
     return tuple(found.most_common())
 
 
-def _group_images(
+def _group_images(  # noqa: PLR0913 - has the arguments of audit_images
     images: Iterable[Image],
     flavors: Sequence[Flavor],
     change: FilterChange,
     enforcing: Service,
     progress: Progress,
+    *,
+    what: str,
 ) -> tuple[dict[_EqualImages, ImageLine], int, Counter[str], Counter[str]]:
     """Apply the services to each image with each flavor.
 
@@ -427,7 +434,7 @@ def _group_images(
             label = ""
             if flavors:
                 label = short_line(flavor.name or "a flavor without a name")
-            spec = RequestSpec(flavor=flavor, image=image)
+            spec = RequestSpec(flavor, image, is_bfv=what == "volume")
             before = _requested_by(spec, change.before, queries, notes)
             deferred: set[Note] = set()
             waiting = after = _requested_by(
@@ -441,7 +448,7 @@ def _group_images(
             line.names.append(name)
         unknown.update({str(note) for note in notes if note.warn})
         waits.update({str(note) for note in notes if note.waits})
-        progress("images", count, None)
+        progress(f"{what}s", count, None)
     return groups, count, unknown, waits
 
 

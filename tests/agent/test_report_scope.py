@@ -25,6 +25,7 @@ from tests.support.hosts import EVERY_DEVICE
 from tests.support.libvirt_xml import capabilities, domain_capabilities
 from tests.support.placements import (
     HOST,
+    UUID,
     Served,
     lone_host,
     nova_conf,
@@ -267,3 +268,36 @@ def test_provider_config_has_what_placement_says_is_wanted_and_needs_a_nova_conf
     assert EVERY_PATTERN - keys_in(REPORTED, found) == EVERY_PATTERN & missing
     assert main([*host, "--provider-config", str(path)]) == 1
     assert "no Placement: give --nova-conf FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(HOST, UUID), (UUID, HOST)],
+    ids=["by name", "by UUID"],
+)
+def test_provider_config_next_to_another_entry_of_the_host_is_refused_with_both_as_one(  # noqa: PLR0913, PLR0917
+    ours: str,
+    theirs: str,
+    report: Report,
+    host: list[str],
+    tmp_path: Path,
+    capsys: Capture,
+) -> None:
+    """Placement says which name and which UUID are one provider."""
+    report(BARE)
+    path = tmp_path / "os-prefilter.yaml"
+    other = {
+        "identification": {"uuid" if theirs == UUID else "name": theirs},
+        "traits": {"additional": ["CUSTOM_OF_AN_OPERATOR"]},
+    }
+    document = {"meta": {"schema_version": "1.0"}, "providers": [other]}
+    (tmp_path / "operator.yaml").write_text(yaml.safe_dump(document))
+    where = ("--nova-conf", str(tmp_path / "nova.conf"), "--provider", ours)
+    assert main([*host, *where, "--provider-config", str(path)]) == 1
+    error, _, text = capsys.readouterr().err.partition("\n\n")
+    assert f"operator.yaml: it names the provider '{theirs}' too" in error
+    (merged,) = yaml.safe_load(text)["providers"]
+    assert ours in merged["identification"].values()
+    found = set(merged["traits"]["additional"])
+    assert found >= OF_THE_FILTERS | {"CUSTOM_OF_AN_OPERATOR"}
+    assert not path.exists()

@@ -9,6 +9,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from logging import Formatter
@@ -19,7 +20,12 @@ from oslo_log import log as logging
 
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.osinfo import has_libosinfo
-from os_prefilter.common.errors import ConfigurationError, DocumentError
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    DocumentError,
+    UnknownProvider,
+)
+from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.quoting import (
     describe_error,
     escape_line,
@@ -130,11 +136,10 @@ class ReportArguments(HostArguments):
                 "--config-file",
                 "it configures the log of --watch. Leave it out.",
             )
-        named = self.driver == "libvirt" and not self.capabilities
         # A file for nova-compute applies to all its nodes, and those of Ironic
         # differ.
         unnamed = self.provider_config and self.driver != "ironic"
-        if self.provider is None and not (named or unnamed):
+        if self.provider is None and not (self.names_host or unnamed):
             raise DocumentError(
                 "--provider",
                 "give the name or the UUID of the host's resource provider.",
@@ -145,6 +150,11 @@ class ReportArguments(HostArguments):
                 "it is for Placement, and nova-compute reads the file. Leave"
                 " one out.",
             )
+
+    @property
+    def names_host(self) -> bool:
+        """Whether the facts have the name of the host's provider."""
+        return self.driver == "libvirt" and not self.capabilities
 
     def placement(self) -> "Callable[[], PlacementClient]":
         """Return a factory of clients of the Placement in nova.conf.
@@ -369,14 +379,28 @@ class PlacementReport:
                 groups[key] = traits
         reported = with_traits(frozenset(), replace(goal, groups=groups))
         asked = self._asked
-        provider = asked.provider or COMPUTE_NODE
+        name = asked.provider
+        if name is None and asked.names_host:
+            name = facts.host
         return write_document(
             str(asked.provider_config),
             dict.fromkeys(reported, True),
-            provider,
-            host=facts.host,
+            asked.provider or COMPUTE_NODE,
+            names=self._names_of(name),
             dry_run=asked.dry_run,
         )
+
+    def _names_of(self, provider: str | None) -> set[str]:
+        """Return the name and the UUID of a provider, as far as known."""
+        if provider is None:
+            return set()
+        if is_hyphenated_uuid(provider):
+            uuid = provider.lower()
+            return {uuid, *self._client.names_of([uuid]).values()}
+        # nova-compute creates it when it first starts.
+        with suppress(UnknownProvider):
+            return {provider, self._client.provider_named(provider).uuid}
+        return {provider}
 
     def forget(self) -> None:
         """Give the next report a new login and new connections.

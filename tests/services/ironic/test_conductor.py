@@ -46,7 +46,7 @@ def node(ironic: Ironic) -> str:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ((0, {}), "Nova's GET /servers/.* failed: .*"),
+        ((0, {}), r"Nova's GET /servers/.* failed: \w+: .*"),
         (
             (404, {"itemNotFound": {}}),
             (

@@ -210,6 +210,45 @@ with read, table as rows:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_check_waits_until_the_bmc_shows_the_settings() -> None:
+    """In a process of its own, with what Ironic has read as the only thing
+    that changes.
+    """
+    program = """
+from types import SimpleNamespace
+from unittest import mock
+from ironic.common.exception import RedfishError
+from os_prefilter.adapters.ironic import conductor
+limits = dict.fromkeys(("lower_bound", "upper_bound", "min_length", "max_length"))
+def shown(value):
+    return [SimpleNamespace(name="LogicalProc", value=value, attribute_type="Enumeration",
+        allowable_values=["Enabled", "Disabled"], read_only=False, **limits)]
+bios, task = conductor.RedfishBIOS(), SimpleNamespace(node=SimpleNamespace(id=1), context=None)
+fails = RedfishError(error="not yet")
+asked = [{"name": "LogicalProc", "value": "Disabled"}]
+for late, reads, failure in (
+    ([[], shown("Enabled"), shown("Disabled")], [None] * 3, None),
+    ([shown("Disabled")], [fails, None], None),
+    ([[]] * 20, [None] * 20, "does not show the BIOS setting 'LogicalProc'"),
+    ([shown("Enabled")] * 20, [None] * 20, "'LogicalProc' is 'Enabled', not 'Disabled'"),
+    ([], [fails] * 20, "cannot be read: RedfishError: Redfish exception occurred. Error: not yet"),
+):
+    read = mock.patch.object(bios, "cache_bios_settings", side_effect=reads)
+    table = mock.patch.object(conductor.objects, "BIOSSettingList", create=True)
+    pauses = mock.patch("time.sleep")
+    with read, table as rows, pauses as sleep:
+        rows.get_by_node_id.side_effect = late
+        try:
+            bios.check_configuration(task, asked)
+        except conductor.NotConfigured as error:
+            assert failure is not None and failure in str(error), error
+            assert sum(each.args[0] for each in sleep.call_args_list) == 60
+        else:
+            assert failure is None, failure
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def _steps(facts: Any, **values: str) -> list[dict[str, Any]]:
     """Return the steps of a template that gives BIOS settings these values."""
     changes = tuple(

@@ -12,7 +12,8 @@ Source: Ironic 39 (``ironic/conductor/steps.py`` and ``deployments.py``,
 ``ironic/drivers/base.py``).
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from http import HTTPStatus
@@ -30,7 +31,7 @@ from os_prefilter.adapters.ironic.errors import NodeNotReady
 from os_prefilter.adapters.ironic.traits import EXTRA, read_own_traits
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.common.logs import get_logger
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.ironic import unknown
 from os_prefilter.hosts.drivers.ironic_facts import (
@@ -72,6 +73,9 @@ _RIGHTS = (
     " projects, and their extra specs"
 )
 _HARDWARE_TYPE = "prefilter-redfish"
+_READS = 13
+_PAUSE = 5.0
+"""Seconds between two reads of the BIOS settings that are to be checked."""
 _UNDER_WAY = {
     "deploy": (states.DEPLOYING, states.DEPLOYWAIT, states.DEPLOYHOLD),
     "clean": (states.CLEANING, states.CLEANWAIT, states.CLEANHOLD),
@@ -180,18 +184,26 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
 
         An operator may disallow the step before, and an interface may take a
         value without an effect.
+
+        :raises NotConfigured: after a minute, they still differ or the BMC
+            does not show them
         """
-        self.cache_bios_settings(task)
-        found = _bios(task)
-        for each in settings:
-            name: str = each["name"]
-            value: BiosValue = each["value"]
-            setting = found.get(name, BiosSetting())
-            if not setting.has(value):
-                raise NotConfigured(
-                    f"its BIOS setting {quote(name)} is"
-                    f" {quote(setting.current)}, not {quote(value)}"
-                )
+        difference = ""
+        for number in range(_READS):
+            if number:
+                time.sleep(_PAUSE)
+            # After a reset a BMC shows no settings, or the former ones, until
+            # the machine has started.
+            try:
+                self.cache_bios_settings(task)
+            except exception.IronicException as error:
+                reason = describe_error(error)
+                difference = f"its BIOS settings cannot be read: {reason}"
+                continue
+            difference = _difference(settings, _bios(task))
+            if not difference:
+                return
+        raise NotConfigured(difference)
 
     def _facts(self, task: Any) -> IronicFacts:
         """Return the facts of the node; read settings that Ironic lacks."""
@@ -203,7 +215,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
                 LOG.warning(
                     "Node %s: its BIOS settings cannot be read: %s",
                     node.uuid,
-                    quote(error, 300),
+                    describe_error(error),
                 )
         try:
             own = read_own_traits(node.extra, node.uuid)
@@ -326,7 +338,9 @@ def _flavor_of(server: str) -> dict[str, str]:
         exception.IronicException,
         ValueError,
     ) as error:
-        raise NotConfigured(f"{what} failed: {quote(error, 300)}") from error
+        raise NotConfigured(
+            f"{what} failed: {describe_error(error)}"
+        ) from error
     if document is None:
         raise NotConfigured(
             f"{what} ended with status {response.status_code}:"
@@ -386,6 +400,23 @@ def _bios(task: Any) -> dict[str, BiosSetting]:
     return bios_from(
         {name: getattr(each, name) for name in _SETTING} for each in rows
     )
+
+
+def _difference(
+    settings: Iterable[Mapping[str, Any]], found: Mapping[str, BiosSetting]
+) -> str:
+    """Return what differs in the BIOS; empty if all is as it should be."""
+    for each in settings:
+        name: str = each["name"]
+        value: BiosValue = each["value"]
+        if name not in found:
+            return f"its BMC does not show the BIOS setting {quote(name)}"
+        if not found[name].has(value):
+            return (
+                f"its BIOS setting {quote(name)} is"
+                f" {quote(found[name].current)}, not {quote(value)}"
+            )
+    return ""
 
 
 def _kept(

@@ -11,20 +11,29 @@ import re
 from collections.abc import Callable
 from importlib.metadata import metadata
 from pathlib import Path
+from typing import Any
 
 import nova
 import os_traits
+import yaml
 from nova import exception
 from nova.api.validation.extra_specs import validators
+from nova.objects import fields
 from nova.objects.image_meta import ImageMetaProps
 from nova.scheduler import request_filter
 
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.nova.activation import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LISTS
 from os_prefilter.vocabulary.model import Row
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import Release, write
+from tests.support.project import ROOT
+
+VALUES = ROOT / "src/os_prefilter_tools/data/values-of-nova.yaml"
+"""What commands read on machines without Nova: that of the newest release."""
 
 """Image properties that are no texts, numbers or booleans: Nova's own
 business.
@@ -158,5 +167,63 @@ def _is_named(trait: str, words: set[str]) -> bool:
     return trait in words or any(prefix in words for prefix in prefixes)
 
 
+def values() -> dict[str, dict[str, Any]]:
+    """Return the values that the installed nova-api takes: those of images at
+    each boot, those of flavors when an extra spec is set.
+
+    A list of them, or what they are; without those that may be any text.
+    """
+    properties = {
+        name: _kind_of_property(field)
+        for name, field in sorted(ImageMetaProps.fields.items())
+    }
+    extra_specs = {
+        # The patterns of names are those of numbered nodes.
+        re.sub(r"\{.*\}", "*", name): _kind_of_extra_spec(validator.value)
+        for name, validator in sorted(validators.VALIDATORS.items())
+        if not name.startswith(("resources", "trait", PREFIX))
+    }
+    return {
+        title: {name: kind for name, kind in found.items() if kind}
+        for title, found in (
+            ("image_properties", properties),
+            ("extra_specs", extra_specs),
+        )
+    }
+
+
+def _kind_of_property(field: Any) -> list[str] | str | None:
+    kinds = {
+        fields.IntegerField: "number",
+        fields.VersionPredicateField: "comparison",
+    }
+    if type(field) in kinds:
+        return kinds[type(field)]
+    kind = getattr(field, "AUTO_TYPE", None)
+    return list(getattr(kind, "valid_values", ())) or None
+
+
+def _kind_of_extra_spec(value: dict[str, Any]) -> Any:
+    if value["type"] is int:
+        bounds = {
+            name: value[name] for name in ("min", "max") if name in value
+        }
+        return bounds or "number"
+    if value["type"] is bool:
+        return "boolean"
+    return list(value.get("enum", ())) or None
+
+
+def write_values() -> None:
+    head = (
+        "# Values that nova-api takes, of the newest supported Nova; written"
+        " by python -m tests.against_nova.record: do not edit.\n"
+    )
+    text = yaml.safe_dump(values(), default_flow_style=None, width=118)
+    VALUES.write_text(head + text, encoding="utf-8")
+
+
 if __name__ == "__main__":
     write(NOVA, record())
+    if max(NOVA_RELEASES) == NOVA:
+        write_values()

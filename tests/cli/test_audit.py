@@ -151,7 +151,7 @@ def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_en
     unserved = {"trait:CUSTOM_NOBODY": "required"}
     path = images(
         cli,
-        image("a", hw_vif_model="nosuch"),
+        image("a", hw_machine_type="nosuch"),
         image("b", hw_vif_model="virtio", **unserved),
         {"ram": 1},
     )
@@ -166,8 +166,8 @@ def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_en
         " trait:CUSTOM_NOBODY=required; 1 image).\n" in err
     )
     assert (
-        "Not required: 1: image property hw_vif_model: unknown value 'nosuch':"
-        " not required (1 image).\n" in err
+        "Not required: 1: image property hw_machine_type: unknown value"
+        " 'nosuch': not required (1 image).\n" in err
     )
     assert "Left out: 1: images[2]: this is a flavor, no image." in err
 

@@ -130,9 +130,10 @@ def test_hostile_names_add_no_rows_or_lines_to_an_audit(
         load = yaml.safe_load if form == "yaml" else json.loads
         rows, plain = (load(each)["lines"] for each in (hostile, harmless))
         assert [row.keys() for row in rows] == [row.keys() for row in plain]
-        assert {row["Verdict"] for row in rows} == {
-            row["Verdict"] for row in plain
-        }
+        # After the colon is the value that Nova refuses.
+        assert [row["Verdict"].partition(":")[0] for row in rows] == [
+            row["Verdict"].partition(":")[0] for row in plain
+        ]
         names = {name for row in rows for name in row["Images"]}
         assert names == {
             escape_line(text) or str(number)

@@ -180,6 +180,9 @@ def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
     yield Totals(f"{images}, in {groups}, on {hosts}.")
     if result.lines:
         verdict = image_audit.ImageVerdict
+        refused = result.count(verdict.REFUSED)
+        if refused:
+            yield Totals(f"Refused by Nova at each boot: {refused}.")
         yield Totals(
             "Become unschedulable:"
             f" {result.count(*image_audit.BECOMES_UNSCHEDULABLE)}. Lose hosts:"

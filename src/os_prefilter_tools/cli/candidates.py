@@ -18,6 +18,7 @@ from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
     RequestListing,
 )
+from os_prefilter_tools.operators.refused_by_nova import refused_by_nova
 
 
 class ShowCandidates(RequestListing):
@@ -33,7 +34,7 @@ class ShowCandidates(RequestListing):
         hosts = found.candidates.hosts
         self.exit_code = 0 if hosts else NO_HOST
         self.print_line(f"GET /allocation_candidates?{unquote(found.query)}")
-        for note in found.notes:
+        for note in (*refused_by_nova(spec), *found.notes):
             self.print_line(escape_line(note), warning=True)
         count = found.candidates.count
         if backend.fleet and count == MOST_CANDIDATES:

@@ -7,6 +7,7 @@ Each with its filter and source.
 
 from typing import Any, NamedTuple
 
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import requirements_without_filters
@@ -18,6 +19,7 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
+from os_prefilter_tools.operators.refused_by_nova import refused_by_nova
 
 
 class Explanation(NamedTuple):
@@ -29,12 +31,17 @@ class Explanation(NamedTuple):
     Empty where nothing is required.
     """
     rule: str
-    """``required``, ``forbidden``, ``preferred`` or ``not required``."""
+    """What becomes of it.
+
+    ``refused``, ``required``, ``forbidden``, ``preferred`` or ``not
+    required``.
+    """
     scope: str
     by: str
     """The filter, or ``request`` for the request itself.
 
-    That is, flavor, image and request groups.
+    That is, flavor, image and request groups. ``nova-api`` for what it
+    refuses.
     """
     because: str
 
@@ -44,14 +51,26 @@ def explain(
 ) -> tuple[Explanation, ...]:
     """Apply ``service`` and return each requirement, filter and source.
 
-    Requirements of the request itself come first, then those of the filters in
-    their order, with ignored parts.
+    What Nova refuses comes first, then requirements of the request itself,
+    then those of the filters in their order, with ignored parts.
 
-    :raises PrefilterError: as :meth:`os_prefilter.service.Service.apply` does.
+    :raises PrefilterError: as :meth:`os_prefilter.service.Service.apply` does;
+        a rejection only of a request that Nova does not refuse
     """
-    from_request = requirements_without_filters(Request(request_spec))
-    decision = service.apply(request_spec, context)
-    return (*map(line_of, from_request), *lines_of(decision))
+    # Without remarks the scheduler is another one than Nova's.
+    refused = tuple(
+        Explanation("", "refused", "", "nova-api", text)
+        for text in (refused_by_nova(request_spec) if service.remark else ())
+    )
+    try:
+        from_request = requirements_without_filters(Request(request_spec))
+        decision = service.apply(request_spec, context)
+    except RequestRejected:
+        # No scheduler, and so no filter, sees the request.
+        if refused:
+            return refused
+        raise
+    return (*refused, *map(line_of, from_request), *lines_of(decision))
 
 
 def lines_of(decision: Decision) -> tuple[Explanation, ...]:

@@ -44,6 +44,10 @@ from os_prefilter_tools.operators.readiness import (
     compute_nodes,
     simulate_ownership,
 )
+from os_prefilter_tools.operators.refused_by_nova import (
+    problems_of_image,
+    refusals_of_flavor,
+)
 
 LONGEST_NAME = 255
 
@@ -84,6 +88,8 @@ class _EqualImages(NamedTuple):
     """The requirements of images with one flavor."""
 
     flavor: str
+    refused: str
+    """Why Nova refuses the images at each boot; empty if it does not."""
     before: Requested
     waiting: Requested
     """After the change, while filters wait for capability reports."""
@@ -97,6 +103,7 @@ class ImageVerdict(str, Enum):
     # As in enum.StrEnum, which Python 3.10 does not have.
     __str__ = str.__str__
 
+    REFUSED = "refused by Nova at each boot"
     REJECTED = "becomes rejected"
     UNSCHEDULABLE = "becomes unschedulable"
     LOSES = "loses hosts"
@@ -288,6 +295,9 @@ def _judge(
     line: ImageLine, group: _EqualImages, now: HostIndex, later: HostIndex
 ) -> None:
     """Fill in the hosts of a line, its verdict, and the losses."""
+    if group.refused:
+        line.verdict, line.reason = ImageVerdict.REFUSED, group.refused
+        return
     line.before = group.before.hosts_in(now)
     line.waiting = group.waiting.hosts_in(now)
     line.after = group.after.hosts_in(later)
@@ -435,15 +445,28 @@ def _group_images(  # noqa: PLR0913 - has the arguments of audit_images
             if flavors:
                 label = short_line(flavor.name or "a flavor without a name")
             spec = RequestSpec(flavor, image, is_bfv=what == "volume")
-            before = _requested_by(spec, change.before, queries, notes)
-            deferred: set[Note] = set()
-            waiting = after = _requested_by(
-                spec, change.after, queries, deferred
-            )
-            if any(note.waits for note in deferred):
-                after = _requested_by(spec, enforcing, queries, notes)
-            notes |= deferred
-            key = _EqualImages(label, before, waiting, after)
+            # Without remarks the scheduler is another one than Nova's.
+            refused = ""
+            if change.after.remark:
+                refused = "; ".join(problems_of_image(spec))
+                notes |= {
+                    Note(f"flavor {label}", text, warn=True)
+                    for text in refusals_of_flavor(spec)
+                }
+            if refused:
+                # No scheduler, and so no filter, sees a request for it.
+                nothing = Requested((), rejected=refused)
+                key = _EqualImages(label, refused, nothing, nothing, nothing)
+            else:
+                before = _requested_by(spec, change.before, queries, notes)
+                deferred: set[Note] = set()
+                waiting = after = _requested_by(
+                    spec, change.after, queries, deferred
+                )
+                if any(note.waits for note in deferred):
+                    after = _requested_by(spec, enforcing, queries, notes)
+                notes |= deferred
+                key = _EqualImages(label, "", before, waiting, after)
             line = groups.setdefault(key, ImageLine(label))
             line.names.append(name)
         unknown.update({str(note) for note in notes if note.warn})

@@ -48,6 +48,7 @@ from os_prefilter_tools.operators.diagnose.shortfall import (
     Conditions,
     Shortfalls,
 )
+from os_prefilter_tools.operators.refused_by_nova import refused_by_nova
 
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
@@ -83,7 +84,10 @@ def diagnose(  # noqa: PLR0913
     :param progress: called with the current stage, how many are done, and how
         many there are
     """
-    diagnosis = Diagnosis(result.CANDIDATES, "", taken_at=fleet.taken_at)
+    refused = refused_by_nova(request_spec) if service.remark else ()
+    diagnosis = Diagnosis(
+        result.CANDIDATES, "", taken_at=fleet.taken_at, notes=refused
+    )
     try:
         sources = Sources(request_spec, service)
     except RequestRejected as error:
@@ -94,9 +98,11 @@ def diagnose(  # noqa: PLR0913
             by=error.filter or BY_REQUEST,
         )
     of_placement = _faults_of_placement(sources.query)
-    notes = (*dict.fromkeys(map(str, sources.decision.notes)), *of_placement)
+    notes = dict.fromkeys((*refused, *map(str, sources.decision.notes)))
     diagnosis = replace(
-        diagnosis, query=query_string(sources.query), notes=notes
+        diagnosis,
+        query=query_string(sources.query),
+        notes=(*notes, *of_placement),
     )
     answer, unknown = _ask(sources, fleet, placement, live=live)
     diagnosis = _analyse(diagnosis, sources, fleet, unknown, progress)

@@ -4,14 +4,11 @@
 accepts, whichever hosts have reported.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import cycle, permutations, product
 from random import Random
-from unittest.mock import patch
 
 import pytest
 from oslo_config.cfg import ConfigOpts
@@ -20,18 +17,15 @@ from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.placement.facts import PlacementFacts
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts import desired_traits, marker_traits
+from os_prefilter.hosts import marker_traits
 from os_prefilter.hosts.capabilities import capability_traits, reporter_of
 from os_prefilter.hosts.desired_traits import (
     Goal,
     Mode,
-    goal_of,
-    with_traits,
     withdrawn,
 )
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.marker_traits import (
-    TraitGroup,
     marker_key,
     noted_among,
 )
@@ -60,6 +54,7 @@ from tests.support.hosts import (
     few_libvirt_hosts,
     other_hosts,
 )
+from tests.support.releases import Release, without_values
 from tests.support.reporting_fleets import (
     REPORTS,
     SECTIONS,
@@ -283,16 +278,12 @@ _CAN: dict[bool, dict[str, bool]] = {
     True: capability_traits(_LESS),
 }
 """By whether the host is the one that has changed."""
-_CHANGING = frozenset(trait for row in table() for trait in row.traits)
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
-    """A release of this library, and the packages that are installed beside
-    it.
-    """
+class KvmRelease(Release):
+    """A release on the host of these tests."""
 
-    rows: tuple[Row, ...]
     novas_own: frozenset[str] = frozenset()
     """Traits that this release knows Nova's driver to report, as others do
     not.
@@ -301,34 +292,8 @@ class Release:
         default_factory=dict
     )
 
-    @cached_property
-    def grouping(
-        self,
-    ) -> tuple[tuple[TraitGroup, ...], dict[str, frozenset[str]]]:
-        """How it groups traits: the groups, and the keys that stand for several
-        others.
-        """
-        made_anew = [
-            vars(function)["__wrapped__"]
-            for function in (
-                marker_traits.trait_groups,
-                vars(marker_traits)["_keys_of_rows"],
-            )
-        ]
-        with patch.object(marker_traits, "table", lambda: self.rows):
-            return made_anew[0](KVM.templates), made_anew[1]()
-
-    @cached_property
-    def traits(self) -> frozenset[str]:
-        return frozenset(
-            trait for group in self.grouping[0] for trait in group.traits
-        )
-
-    @cached_property
-    def keys(self) -> frozenset[str]:
-        return frozenset(
-            key for group in self.grouping[0] for key in group.keys
-        )
+    def reported_by_nova(self, facts: HostFacts) -> frozenset[str]:
+        return super().reported_by_nova(facts) - {_UEFI} | self.novas_own
 
     def goal(
         self, wanted: frozenset[str], mode: Mode, *, changed: bool = False
@@ -337,63 +302,11 @@ class Release:
         changed.
         """
         if (changed, wanted, mode) not in self.goals:
-            with self.installed():
-                goal = goal_of(
-                    _LESS if changed else KVM,
-                    wanted,
-                    mode,
-                )
-            self.goals[changed, wanted, mode] = goal
-        return self.goals[changed, wanted, mode]
-
-    def report(self, present: frozenset[str], goal: Goal) -> frozenset[str]:
-        with self.installed():
-            return with_traits(present, goal)
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Let the code that groups and reports traits be that of this
-        release.
-        """
-        groups, keys_of_rows = self.grouping
-        own = {trait for row in self.rows for trait in row.traits}
-
-        def capabilities(facts: HostFacts) -> dict[str, bool]:
-            known = _CAN[facts.virt_type == "qemu"]  # type: ignore[attr-defined]
-            return {
-                trait: has
-                for trait, has in known.items()
-                if trait in own or trait not in _CHANGING
-            }
-
-        def reporter(facts: HostFacts) -> object:
-            found = reporter_of(facts)
-            novas_own = (
-                found.reported_by_nova(facts) - {_UEFI} | self.novas_own
+            facts = _LESS if changed else KVM
+            self.goals[changed, wanted, mode] = self.goal_of(
+                facts, _CAN[changed], wanted, mode
             )
-            return replace(found, reported_by_nova=lambda _facts: novas_own)
-
-        with (
-            patch.object(marker_traits, "_keys_of_rows", lambda: keys_of_rows),
-            patch.multiple(
-                desired_traits,
-                trait_groups=lambda *_: groups,
-                capability_traits=capabilities,
-                reporter_of=reporter,
-            ),
-        ):
-            yield
-
-
-def _without(row: Row, *values: str) -> Row:
-    return replace(
-        row,
-        values={
-            value: term
-            for value, term in row.values.items()
-            if value not in values
-        },
-    )
+        return self.goals[changed, wanted, mode]
 
 
 def _with_rows(*changed: Row, dropped: Sequence[str] = ()) -> tuple[Row, ...]:
@@ -410,30 +323,30 @@ _VM_MODE, _HYPERVISORS, _FIRMWARE = (
 )
 _UEFI = "COMPUTE_FIRMWARE_UEFI"
 _MOVED = {"mode-hvm": Term(Trait("CUSTOM_VM_MODE_HVM"))}
-RELEASES: dict[str, Release] = {
-    "today": Release(table()),
-    "a default machine type less": Release(
-        _with_rows(_without(BY_NAME["default_machine"], "q35"))
+RELEASES: dict[str, KvmRelease] = {
+    "today": KvmRelease(table()),
+    "a default machine type less": KvmRelease(
+        _with_rows(without_values(BY_NAME["default_machine"], "q35"))
     ),
-    "the other default machine type less": Release(
-        _with_rows(_without(BY_NAME["default_machine"], "pc"))
+    "the other default machine type less": KvmRelease(
+        _with_rows(without_values(BY_NAME["default_machine"], "pc"))
     ),
-    "a hypervisor type less": Release(
-        _with_rows(_without(_HYPERVISORS, "kvm"))
+    "a hypervisor type less": KvmRelease(
+        _with_rows(without_values(_HYPERVISORS, "kvm"))
     ),
-    "a package's row less": Release(
+    "a package's row less": KvmRelease(
         _with_rows(dropped=["vm_mode", "time_hpet"])
     ),
-    "a trait in another row": Release(
+    "a trait in another row": KvmRelease(
         _with_rows(
-            _without(_VM_MODE, "hvm"),
+            without_values(_VM_MODE, "hvm"),
             replace(_HYPERVISORS, values={**_HYPERVISORS.values, **_MOVED}),
         )
     ),
-    "a network card less": Release(
-        _with_rows(_without(BY_NAME["vif_model"], "e1000e"))
+    "a network card less": KvmRelease(
+        _with_rows(without_values(BY_NAME["vif_model"], "e1000e"))
     ),
-    "a trait that Nova reports": Release(
+    "a trait that Nova reports": KvmRelease(
         _with_rows(
             replace(
                 _FIRMWARE,
@@ -445,7 +358,7 @@ RELEASES: dict[str, Release] = {
         ),
         frozenset((_UEFI,)),
     ),
-    "all traits of a row less": Release(
+    "all traits of a row less": KvmRelease(
         _with_rows(dropped=["firmware_type", "machine_type"])
     ),
 }
@@ -471,7 +384,7 @@ _MODES = pytest.mark.parametrize("mode", Mode)
 
 
 def _of_nova(
-    release: Release, mode: Mode, *, changed: bool = False
+    release: KvmRelease, mode: Mode, *, changed: bool = False
 ) -> frozenset[str]:
     """Return the traits that a nova-compute reports by itself, if there is
     one.
@@ -494,14 +407,14 @@ class TestTwoReleases:
     """
 
     def _reported(
-        self, one: Release, mode: Mode
+        self, one: KvmRelease, mode: Mode
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return the traits before any report, and after that of a release."""
         before = _of_nova(one, mode) | BY_HAND
         return before, one.report(before, one.goal(one.keys, mode))
 
     def test_what_the_host_has_lost_goes(
-        self, one: Release, two: Release, mode: Mode
+        self, one: KvmRelease, two: KvmRelease, mode: Mode
     ) -> None:
         """And what a release does not know is no default machine type, which
         excludes hosts.
@@ -527,7 +440,7 @@ class TestTwoReleases:
         assert not left
 
     def test_what_an_operator_has_set_stays(
-        self, one: Release, two: Release, mode: Mode
+        self, one: KvmRelease, two: KvmRelease, mode: Mode
     ) -> None:
         _, reported = self._reported(one, mode)
         for changed, wanted in product(
@@ -539,7 +452,7 @@ class TestTwoReleases:
             assert two.report(reported, withdrawn(goal, mode)) >= BY_HAND
 
     def test_no_wanted_trait_that_the_host_has_goes(
-        self, one: Release, two: Release, mode: Mode
+        self, one: KvmRelease, two: KvmRelease, mode: Mode
     ) -> None:
         """Schedulers of either release require it: none excludes the host. A
         default machine type only excludes.
@@ -557,7 +470,7 @@ class TestTwoReleases:
         assert gone.isdisjoint(two.traits)
 
     def test_what_no_scheduler_wants_goes_after_its_hour(
-        self, one: Release, two: Release, mode: Mode
+        self, one: KvmRelease, two: KvmRelease, mode: Mode
     ) -> None:
         """Also where only the other release has known it; standard traits
         stay, as flavors may require them.
@@ -574,7 +487,7 @@ class TestTwoReleases:
         assert two.report(reported, goal) - note == before | kept
 
     def test_removal_leaves_nothing_but_standard_traits_beside_nova(
-        self, one: Release, two: Release, mode: Mode
+        self, one: KvmRelease, two: KvmRelease, mode: Mode
     ) -> None:
         before, reported = self._reported(one, mode)
         found = two.report(
@@ -586,7 +499,7 @@ class TestTwoReleases:
         assert left <= {trait for trait, has in _CAN[False].items() if has}
 
     def test_the_release_before_finds_what_it_has_left(
-        self, one: Release, two: Release, mode: Mode
+        self, one: KvmRelease, two: KvmRelease, mode: Mode
     ) -> None:
         """After a downgrade, and with the traits that the other release knows
         beside it.
@@ -599,7 +512,7 @@ class TestTwoReleases:
         assert noted_among(again) & one.traits == noted_among(reported)
 
     def test_reports_of_one_release_let_no_scheduler_of_the_other_exclude_a_capable_host(
-        self, one: Release, two: Release, mode: Mode
+        self, one: KvmRelease, two: KvmRelease, mode: Mode
     ) -> None:
         """Which requires each trait that all hosts have reported.
 

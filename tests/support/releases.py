@@ -111,6 +111,17 @@ class Release:
             yield
 
 
+def release_without(trait: str) -> Release:
+    """Return this release without a trait: each value of it is not known."""
+    rows = []
+    for row in table():
+        values = [
+            value for value, term in row.values.items() if trait in term.traits
+        ]
+        rows.append(without_values(row, *values))
+    return Release(tuple(rows))
+
+
 def without_values(row: Row, *values: str) -> Row:
     return replace(
         row,

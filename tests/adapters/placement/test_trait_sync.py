@@ -17,15 +17,18 @@ from os_prefilter.adapters.placement.trait_sync import (
     ProviderTraits,
 )
 from os_prefilter.common import errors
-from os_prefilter.hosts.desired_traits import Goal, TraitChange
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import Goal, Mode, TraitChange
 from os_prefilter.hosts.marker_traits import (
     REPORTED,
     marker_key,
     names_noting,
     names_with,
 )
+from os_prefilter.vocabulary import table
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
+from tests.support.hosts import KVM
 from tests.support.placements import (
     HOST,
     UUID,
@@ -38,6 +41,7 @@ from tests.support.placements import (
     put_traits,
     traits_of,
 )
+from tests.support.releases import Release, release_without
 
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
@@ -256,6 +260,49 @@ class TestOtherRelease:
     def _without_markers(self, placement: EmbeddedPlacement) -> set[str]:
         traits = traits_of(placement)
         return {trait for trait in traits if "PREFILTER" not in trait}
+
+    @pytest.mark.parametrize(
+        ("trait", "mode"),
+        [
+            (_PC, Mode.BESIDE),
+            ("COMPUTE_FIRMWARE_UEFI", Mode.BESIDE),
+            ("COMPUTE_NET_VIF_MODEL_E1000E", Mode.ALONE),
+        ],
+    )
+    @pytest.mark.parametrize("is_upgrade", [True, False])
+    def test_release_with_one_trait_more_or_less_leaves_nothing_behind(
+        self,
+        trait: str,
+        mode: Mode,
+        *,
+        is_upgrade: bool,
+        placement: EmbeddedPlacement,
+    ) -> None:
+        """The host loses all while the second release runs; after a downgrade
+        the trait goes at the next upgrade.
+        """
+        by_hand = {"COMPUTE_NODE", "CUSTOM_HYPERVISOR_TYPE_XEN"}
+        placement.know(by_hand)
+        put_traits(placement, lambda traits: traits.clear())
+        put_traits(placement, lambda traits: traits.update(by_hand))
+        one, two = release_without(trait), Release(table())
+        if not is_upgrade:
+            one, two = two, one
+        has = dict.fromkeys(capability_traits(KVM), True)
+        lost = dict.fromkeys(has, False)
+        wanted = one.keys | two.keys
+        for release, can in ((one, has), (two, has), (two, lost)):
+            goal = release.goal_of(KVM, can, wanted, mode)
+            with release.installed():
+                host(Observed(placement)).sync(goal)
+        if not is_upgrade:
+            assert self._without_markers(placement) <= (
+                by_hand | (one.traits - two.traits)
+            )
+            goal = one.goal_of(KVM, lost, wanted, mode)
+            with one.installed():
+                host(Observed(placement)).sync(goal)
+        assert self._without_markers(placement) == by_hand
 
     def test_removal_removes_all_of_it(
         self, placement: EmbeddedPlacement

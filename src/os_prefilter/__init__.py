@@ -43,6 +43,7 @@ from os_prefilter.request.spec import (
     RequestGroup,
     RequestLevelParams,
     RequestSpec,
+    ServerOptions,
 )
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import as_boolean
@@ -57,6 +58,7 @@ __all__ = [
     "RequestGroup",
     "RequestLevelParams",
     "RequestSpec",
+    "ServerOptions",
 ]
 # What a filter reads, and what it returns.
 __all__ += [

@@ -3,6 +3,7 @@
 """Requests from files: each form is read, and each problem says where it is."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ from nova import objects
 from os_prefilter import (
     NetworkRequest,
     RequestSpec,
+    ServerOptions,
     allocation_candidates_query,
 )
 from os_prefilter.adapters.from_json import (
@@ -433,13 +435,13 @@ def test_requested_networks_are_read_as_a_list_and_as_nova_writes_its_objects(
 ) -> None:
     items = [
         {"network_id": "n", "port_id": None},
-        {"port_id": "p", "subnet_id": "s", "vnic_type": "normal", "tag": None},
+        {"port_id": "p", "subnet_id": "s", "vnic_type": "normal", "tag": "t"},
     ]
     document = _request(requested_networks=form(items))
     spec = request_spec_from(document, "the request")
     assert spec.requested_networks == [
         NetworkRequest("n"),
-        NetworkRequest(None, "p", "s", "normal"),
+        NetworkRequest(None, "p", "s", "normal", "t"),
     ]
 
 
@@ -453,8 +455,31 @@ def test_requested_network_with_a_field_of_the_wrong_type_is_refused(
         request_spec_from(document, "the request")
 
 
+def test_server_options_are_read() -> None:
+    document = _request(server_options={"nic_tag": True, "shares": False})
+    spec = request_spec_from(document, "the request")
+    assert spec.server_options == ServerOptions(nic_tag=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"share": True}, "unknown key 'share'; did you mean shares?"),
+        ({"shares": "yes"}, "server_options.shares is 'yes'"),
+        (["shares"], "server_options is "),
+    ],
+    ids=["unknown", "another type", "list"],
+)
+def test_server_options_of_another_form_are_refused(
+    options: object, problem: str
+) -> None:
+    document = _request(server_options=options)
+    with pytest.raises(DocumentError, match=re.escape(problem)):
+        request_spec_from(document, "the request")
+
+
 _OPTIONAL = """image is_bfv requested_resources pci_requests requested_destination request_level_params scheduler_hints
-    requested_networks project_id availability_zone"""
+    requested_networks server_options project_id availability_zone"""
 
 
 @pytest.mark.parametrize("name", _OPTIONAL.split())

@@ -106,8 +106,8 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
 def test_request_waits_once_for_all_that_hangs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fact, and what is known of a server that moves; here a fifth of a
-    second in place of 5.
+    """A fact, what is known of a server that moves, and what it asks for; here
+    a fifth of a second in place of 5.
     """
     monkeypatch.setattr("os_prefilter.service.deployment_facts.PATIENCE", 0.2)
     may_end = threading.Event()
@@ -116,9 +116,13 @@ def test_request_waits_once_for_all_that_hangs(
         assert may_end.wait(60)
 
     service = Service.from_conf(
-        conf_with(enabled_filters=["image_metadata"], reported_traits=["*"]),
+        conf_with(
+            enabled_filters=["image_metadata", "server_options"],
+            reported_traits=["*"],
+        ),
         {"reports": hang},
         look_up_server=hang,
+        look_up_server_options=hang,
     )
     spec = spec_of({"hw_disk_bus": "ide"}, {"hw:cpu_policy": "shared"})
     spec.requested_destination = Destination(cell="a cell")
@@ -127,7 +131,8 @@ def test_request_waits_once_for_all_that_hangs(
     assert 0.2 <= time.monotonic() - begun < 0.55
     may_end.set()
     assert "(no response in 0.2 seconds)" in caplog.text
-    assert "look_up_server did not respond in 0.2 seconds" in caplog.text
+    for name in ("look_up_server", "look_up_server_options"):
+        assert f"({name} did not respond in 0.2 seconds)" in caplog.text
 
 
 def test_query_in_time_has_a_result_of_a_thread_of_that_name() -> None:
@@ -200,11 +205,14 @@ def test_service_with_a_fact_that_cannot_be_read_does_not_start(
         Service.from_names(facts={"down": given})
 
 
-def test_service_with_a_look_up_that_cannot_be_called_does_not_start() -> None:
-    look_up: Any = lambda: None  # noqa: E731
-    message = "passes look_up_server in a form that cannot be used"
+@pytest.mark.parametrize("name", ["look_up_server", "look_up_server_options"])
+def test_service_with_a_look_up_that_cannot_be_called_does_not_start(
+    name: str,
+) -> None:
+    look_ups: dict[str, Any] = {name: lambda: None}
+    message = f"passes {name} in a form that cannot be used"
     with pytest.raises(UnusableArgument, match=message):
-        Service.from_conf(conf_with(), look_up_server=look_up)
+        Service.from_conf(conf_with(), **look_ups)
 
 
 def _if_down(_request: Request, *, down: bool) -> Requirements:

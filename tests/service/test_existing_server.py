@@ -13,7 +13,9 @@ import pytest
 from nova import objects
 
 import os_prefilter
+from os_prefilter import ServerOptions
 from os_prefilter.hosts.capabilities import capability_traits, unknown_traits
+from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.service import Service
 from os_prefilter.service.existing_server import ExistingServer
 from os_prefilter.vocabulary import rows_required_by
@@ -30,7 +32,7 @@ _PC, _Q35 = "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"
 _IDE = {"hw_disk_bus": "ide"}
 _SHARED = {"hw:cpu_policy": "shared"}
 # What nova-api adds for a rebuild.
-_REBUILD = {
+_REBUILD: dict[str, Any] = {
     "scheduler_hints": {"_nova_check_type": ["rebuild"]},
     "force_hosts": ["here"],
 }
@@ -181,6 +183,96 @@ def test_nothing_is_known_of_a_server_whose_look_up_returns_something_else(
     assert (
         f"Failed to look up the server '{_SERVER}' (TypeError" in caplog.text
     )
+
+
+_WITH_OPTIONS = Service.from_names("server_options", "hpet").filters
+_CERTS = {"COMPUTE_TRUSTED_CERTS"}
+
+
+def _requires(service: Service, spec: Any) -> set[str]:
+    return {str(item.trait) for item in service.apply(spec).requirements}
+
+
+@pytest.mark.parametrize(
+    "spec", [nova_spec(), _moving({})], ids=["new", "moving"]
+)
+def test_options_of_a_server_are_looked_up_once(spec: Any) -> None:
+    looked_up: list[object] = []
+
+    def ask(context: object, request_spec: object) -> ServerOptions:
+        looked_up.append((context, request_spec))
+        return ServerOptions(trusted_certs=True)
+
+    service = Service(_WITH_OPTIONS, look_up_server_options=ask)
+    decision = service.apply(spec, "context")
+    assert {item.trait for item in decision.requirements} == _CERTS
+    assert looked_up == [("context", spec)]
+
+
+@pytest.mark.parametrize(
+    ("filters", "spec"),
+    [(_FILTERS, nova_spec()), (_WITH_OPTIONS, _moving({}, **_REBUILD))],
+    ids=["no filter reads them", "rebuild"],
+)
+def test_options_of_a_server_are_not_looked_up(
+    filters: Any, spec: Any
+) -> None:
+    def ask(_context: object, _request_spec: object) -> ServerOptions:
+        raise AssertionError
+
+    service = Service(filters, look_up_server_options=ask)
+    assert _requires(service, spec) == set()
+
+
+def test_requests_that_differ_in_their_options_have_decisions_of_their_own() -> (
+    None
+):
+    found = [
+        ServerOptions(trusted_certs=True),
+        ServerOptions(),
+        ServerOptions(trusted_certs=True),
+    ]
+    remaining = iter(found)
+    service = Service(
+        _WITH_OPTIONS,
+        look_up_server_options=lambda _context, _spec: next(remaining),
+    )
+    requirements = [_requires(service, nova_spec()) for _ in found]
+    assert requirements == [_CERTS, set(), _CERTS]
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [_DATABASE_ERROR, BaseException("Timeout"), None],
+    ids=["error", "timeout of eventlet", "another type"],
+)
+def test_options_that_cannot_be_looked_up_require_nothing(
+    problem: BaseException | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ask(_context: object, _request_spec: object) -> Any:
+        if problem:
+            raise problem
+
+    service = Service(_WITH_OPTIONS, look_up_server_options=ask)
+    with caplog.at_level(logging.WARNING):
+        decision = service.apply(_moving({}))
+    assert decision.requirements == ()
+    assert "not required" in str(decision.notes[0])
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"shares of the server '{_SERVER}'" in line
+    assert "\n" not in line
+    assert "hunter2" not in line
+
+
+def test_options_are_those_of_filters_after_one_in_novas_style() -> None:
+    theirs = LoadedFilter("theirs", lambda _c, _s: True, nova_style=True)
+    service = Service(
+        (theirs, *_WITH_OPTIONS),
+        look_up_server_options=lambda _c, _s: ServerOptions(
+            trusted_certs=True
+        ),
+    )
+    assert _requires(service, nova_spec()) == _CERTS
 
 
 def test_move_does_not_answer_for_a_new_server_of_the_same_image() -> None:

@@ -7,7 +7,7 @@ reporters: tests/property.
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter import NetworkRequest
+from os_prefilter import NetworkRequest, ServerOptions
 from os_prefilter.service.loading import NAMESPACE
 from os_prefilter_tools.testing import filter_conformance, request_of
 from tests.support.pages import installed_by_us
@@ -69,6 +69,9 @@ _NEEDS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
         "rules": {
             "facts": {"rules": rules_of(_WINDOWS)},
             "asks": request_of({"os_distro": "windows"}),
+        },
+        "server_options": {
+            "asks": request_of(server_options=ServerOptions(shares=True))
         },
         "tpm_secret_security": {"asks": request_of({}, _TPM)},
     }

@@ -18,7 +18,7 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import find_misspelt, quote
 from os_prefilter.documents.files import read_bytes
-from os_prefilter.documents.schema import find_mistakes
+from os_prefilter.documents.schema import find_mistakes, mapping
 from os_prefilter.documents.strict_json import parse_json, strict
 from os_prefilter.request import spec
 from os_prefilter.request.view import (
@@ -117,7 +117,7 @@ _GROUP = {
     ),
     "required": ["requester_id"],
 }
-_NETWORK_FIELDS = ("network_id", "port_id", "subnet_id", "vnic_type")
+_NETWORK_FIELDS = ("network_id", "port_id", "subnet_id", "vnic_type", "tag")
 _NETWORKS = _or_empty(
     {"type": "array", "items": _mapping_of(**_each(_TEXT, *_NETWORK_FIELDS))}
 )
@@ -134,6 +134,9 @@ _REQUESTED_NETWORKS = {
     "then": _mapping_of(objects=_NETWORKS),
     "else": _NETWORKS,
 }
+_SERVER_OPTIONS = mapping(
+    {}, _each({"type": "boolean"}, *spec.ServerOptions._fields)
+)
 _PCI_REQUESTS = _or_empty({"type": "array", "items": _mapping_of()})
 _CELL = _or_empty(
     {
@@ -167,6 +170,7 @@ _SPEC = {
         pci_requests=_or_empty(_mapping_of(requests=_PCI_REQUESTS)),
         requested_destination=_DESTINATION,
         request_level_params=_or_empty(_LEVEL),
+        server_options=_or_empty(_SERVER_OPTIONS),
     ),
     "required": ["flavor"],
 }
@@ -406,9 +410,9 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
     The plain form has the same fields without Nova's envelopes: ``image``,
     ``flavor``, ``is_bfv``, ``requested_resources``, ``pci_requests``,
     ``requested_destination``, ``project_id``, ``availability_zone``,
-    ``scheduler_hints``, ``requested_networks`` and ``request_level_params``. A
-    whole row of the table, with the JSON as the string ``spec``, is understood
-    too.
+    ``scheduler_hints``, ``requested_networks``, ``server_options`` and
+    ``request_level_params``. A whole row of the table, with the JSON as the
+    string ``spec``, is understood too.
 
     :raises DocumentError: it is not one, or has no flavor
     """
@@ -471,6 +475,9 @@ def request_spec_from(document: object, path: str | Path) -> spec.RequestSpec:
         scheduler_hints=_hints(data.get("scheduler_hints") or {}),
         requested_networks=_networks(data.get("requested_networks")),
         request_level_params=_level(data.get("request_level_params") or {}),
+        server_options=spec.ServerOptions(
+            **(data.get("server_options") or {})
+        ),
     )
 
 

@@ -26,6 +26,7 @@ from os_prefilter.nova.connections import ADAPTER
 from os_prefilter.nova.entry import LastFilter, NovaFilter, RequestFilters
 from os_prefilter.nova.facts import (
     look_up_server,
+    look_up_server_options,
     minimum_compute_version,
     some_compute_nodes,
 )
@@ -280,6 +281,7 @@ def _service(placement: CloudPlacement) -> Service:
             {"minimum_compute_version": minimum_compute_version},
             placement=placement,
             look_up_server=look_up_server,
+            look_up_server_options=look_up_server_options,
             stores=stores,
             in_nova=True,
             implied_by=implied_by,

@@ -2,24 +2,32 @@
 
 """Deployment facts that Nova has in its database.
 
-Compute nodes, service versions, and the machine type of a server.
+Compute nodes, service versions, the machine type of a server, and what it asks
+for in addition to image and flavor.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from nova import context as nova_context
+from nova import objects
 from nova.compute.task_states import RESIZE_PREP
 from nova.objects import service as nova_service
+from nova.objects.block_device import BlockDeviceMappingList
+from nova.objects.build_request import BuildRequest
 from nova.objects.compute_node import ComputeNodeList
 from nova.objects.host_mapping import HostMapping
 from nova.objects.instance import Instance
 from nova.objects.instance_mapping import InstanceMapping
+from nova.objects.trusted_certs import TrustedCerts
+from nova.objects.virtual_interface import VirtualInterfaceList
 from nova.scheduler.utils import request_is_rebuild
 from nova.utils import SM_IMAGE_PROP_PREFIX
+from oslo_serialization import jsonutils
 
 from os_prefilter.nova.connections import lock_of
-from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+from os_prefilter.request.spec import ServerOptions
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
 from os_prefilter.service.existing_server import KEEPS_NOTHING, ExistingServer
 
 # Facts are read at the same time, each in a thread; a worker takes one
@@ -59,6 +67,54 @@ def look_up_server(context: Any, request_spec: Any) -> ExistingServer:
         # There the server moves by a snapshot, which has what is kept.
         return found._replace(machine_type=UNKNOWN_MACHINE_TYPE)
     return found
+
+
+def look_up_server_options(context: Any, request_spec: Any) -> ServerOptions:
+    """Return what a server asks for in addition to image and flavor.
+
+    Of a new server, its build request has it, and the request spec the tags of
+    NICs; of one that exists, the database of its cell. Whether a volume is
+    multi-attach is in the database once it is attached: before, in Cinder
+    alone.
+    """
+    admin = (context or nova_context.get_admin_context()).elevated()
+    uuid = request_spec.instance_uuid
+    if not Request(request_spec).server_exists:
+        build = BuildRequest.get_by_instance_uuid(admin, uuid)
+        return ServerOptions(
+            block_device_tag=_has_tag(build.block_device_mappings),
+            trusted_certs=bool(build.instance.trusted_certs),
+        )
+    mapping = InstanceMapping.get_by_instance_uuid(admin, uuid)
+    with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
+        devices = BlockDeviceMappingList.get_by_instance_uuid(in_cell, uuid)
+        nics = VirtualInterfaceList.get_by_instance_uuid(in_cell, uuid)
+        certs = TrustedCerts.get_by_instance_uuid(in_cell, uuid)
+        shares: list[Any] = []
+        # Nova 27 has none.
+        if hasattr(objects, "ShareMappingList"):
+            shares = objects.ShareMappingList.get_by_instance_uuid(
+                in_cell, uuid
+            )
+        return ServerOptions(
+            _has_tag(nics),
+            _has_tag(devices),
+            bool(certs),
+            any(map(_is_multiattach, devices)),
+            len(shares) > 0,
+        )
+
+
+def _has_tag(devices: Iterable[Any]) -> bool:
+    return any(each.tag is not None for each in devices)
+
+
+def _is_multiattach(device: Any) -> bool:
+    # nova-compute writes it there when it attaches the volume
+    # (nova/virt/block_device.py); older releases than 33 have no property for
+    # it.
+    info = jsonutils.loads(device.connection_info or "{}")
+    return bool(info.get("multiattach"))
 
 
 def some_compute_nodes(context: Any) -> list[str]:

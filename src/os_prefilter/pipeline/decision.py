@@ -201,6 +201,7 @@ class DecisionBuilder:
             None,
             before.implied,
             before.has_new_flavor,
+            before.given_server_options,
         )
         on_root = {(trait, True) for trait in self.request.root_required}
         on_root |= {(trait, False) for trait in self.request.root_forbidden}

@@ -84,9 +84,9 @@ class Declaration:
 
     Beyond image, flavor, groups and traits of the root: ``project_id``,
     ``availability_zone``, ``scheduler_hints``, ``networks``, ``destination``,
-    ``same_subtree``, or another field of image or flavor, as ``flavor.name``.
-    A decision is taken again only for requests that are equal in these as
-    well.
+    ``same_subtree``, ``server_options``, or another field of image or flavor,
+    as ``flavor.name``. A decision is taken again only for requests that are
+    equal in these as well.
     """
     only_new: bool = False
     """True if it does not matter for an instance that is on its host."""

@@ -9,6 +9,7 @@ as scheduling by traits needs them.
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass
@@ -92,6 +93,25 @@ class NetworkRequest:
     """Subnet of the port's first fixed IP address; None without one."""
     vnic_type: str | None = None
     """The port's ``binding:vnic_type``."""
+    tag: str | None = None
+    """The tag by which the guest recognizes the NIC."""
+
+
+class ServerOptions(NamedTuple):
+    """What a server asks for in addition to its image and its flavor."""
+
+    nic_tag: bool = False
+    """A NIC has a tag; one in the requested networks need not be repeated."""
+    block_device_tag: bool = False
+    """A block device has a tag."""
+    trusted_certs: bool = False
+    """Trusted certificates validate the image."""
+    multiattach: bool = False
+    """A volume can be attached to several servers."""
+    shares: bool = False
+    """A shared file system of Manila's is attached."""
+    not_known: bool = False
+    """The others could not be read, and are not required."""
 
 
 @dataclass
@@ -143,6 +163,7 @@ class RequestSpec:
     """The networks and ports that the author of the request chose."""
     force_hosts: Sequence[str] = ()
     """The host of a server that is rebuilt."""
+    server_options: ServerOptions = field(default_factory=ServerOptions)
 
     @property
     def root_required(self) -> set[str]:

@@ -27,12 +27,16 @@ from os_prefilter.request.spec import (
     RequestGroup,
     RequestLevelParams,
     RequestSpec,
+    ServerOptions,
 )
 from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 
 UNKNOWN_MACHINE_TYPE = ""
 """In place of the machine type of a server that keeps one that is not known.
 """
+
+SERVER_OPTIONS = "server_options"
+"""What a filter that requires them declares to read."""
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
 _ALL_LEGACY = frozenset((*LEGACY_NAMES, _VMWARE_ADAPTER))
@@ -171,7 +175,7 @@ def _problem_of_image(spec: Any, image: Any) -> str:
 
 _OPTIONAL = (
     "requested_resources requested_networks requested_destination"
-    " request_level_params scheduler_hints"
+    " request_level_params scheduler_hints server_options"
 )
 SPEC_FIELDS = ("flavor", "image", *_OPTIONAL.split(), "availability_zone")
 """Fields of a request spec that must not be misspelt."""
@@ -282,6 +286,26 @@ def _destination_of(spec: Any) -> tuple[Any, ...]:
     )
 
 
+def _server_options_of(
+    spec: Any, found: ServerOptions | None
+) -> tuple[bool, ...]:
+    options = found
+    if options is None:
+        options = field_of(spec, "server_options", ServerOptions())
+    if not isinstance(options, ServerOptions):
+        problem = (
+            f"its server_options are a {type(options).__name__}, not"
+            " ServerOptions"
+        )
+        raise UnsuitableRequestSpec(spec, problem)
+    # Nova's request spec has the tags of NICs where a server is created. They
+    # count even if its database does not respond.
+    for network in field_of(spec, "requested_networks", ()):
+        if field_of(network, "tag") is not None:
+            options = options._replace(nic_tag=True)
+    return tuple(map(bool, options))
+
+
 # Fields in which requests with one flavor and image differ; few filters read
 # them.
 _EXTRA_FIELDS: Mapping[str, Callable[[Any], Any]] = {
@@ -326,17 +350,20 @@ class Request:
         ``os_distro`` implies (``adapters/osinfo.py``)
     :param has_new_flavor: True for a resize; a request spec does not say
         whether it is one or a cold migration
+    :param server_options: what the server asks for in addition to image and
+        flavor; None for what the request spec has of it
     :raises UnsuitableRequestSpec: if the object cannot be read; it would
         require nothing, and any host would do.
     """
 
-    def __init__(  # noqa: C901, PLR0915 - one list of attributes, without calls that not every request needs
+    def __init__(  # noqa: C901, PLR0913, PLR0915, PLR0917 - one list of attributes, without calls that not every request needs
         self,
         request_spec: Any,
         kept_machine_type: str | None = None,
         reads: Collection[str] | None = None,
         implied: Mapping[str, str] = MappingProxyType({}),
         has_new_flavor: bool = False,  # noqa: FBT001, FBT002 - the others are given by position as well
+        server_options: ServerOptions | None = None,
     ) -> None:
         # Each request comes here, also one whose decision is cached: nothing
         # is called that not every request needs.
@@ -466,6 +493,8 @@ class Request:
             properties
         )
         """The image properties under their current names."""
+        self.given_server_options: Final = server_options
+        """What the server asks for, as it was given for the view."""
         self._lists_traits = lists_traits
         self._reads = reads
         self._disk_format = disk_format
@@ -637,6 +666,11 @@ class Request:
         )
 
     @property
+    def server_options(self) -> ServerOptions:
+        """What the server asks for in addition to image and flavor."""
+        return ServerOptions(*self._read_extra_field(SERVER_OPTIONS))
+
+    @property
     def same_subtree(self) -> Sequence[Sequence[str]]:
         """Lists of group suffixes that must come from one subtree."""
         return tuple(self._read_extra_field("same_subtree"))
@@ -654,6 +688,8 @@ class Request:
                 f"it reads {name} of a request without"
                 f" @Declaration(reads=({name!r},))"
             )
+        if name == SERVER_OPTIONS:
+            return _server_options_of(self._spec, self.given_server_options)
         if name in _EXTRA_FIELDS:
             return _EXTRA_FIELDS[name](self._spec)
         part, _, field = name.partition(".")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What an embedding service knows of a server that exists and moves.
+"""What an embedding service knows of the server of a request.
 
-With the machine type that it keeps, the default of its next host does not
-count. With a new flavor, extra specs may be a reason to reject it.
+Of one that exists and moves, the machine type that it keeps, with which the
+default of its next host does not count, and whether its flavor is new: then
+extra specs may be a reason to reject it. Of each, what its user asks for in
+addition to image and flavor.
 
 Nova writes the machine type of a server's first start into the server's system
 metadata, where the image names none, and never into the request spec. See ADR
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
+from os_prefilter.request.spec import ServerOptions
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
 from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
@@ -49,6 +52,13 @@ LookUpServer = Callable[[Any, Any], ExistingServer]
 
 After an error, nothing is known of the server. Called for requests of existing
 servers alone, never for a new server.
+"""
+
+LookUpServerOptions = Callable[[Any, Any], ServerOptions]
+"""``(context, request_spec) -> ServerOptions``.
+
+After an error, they are not known. Called once for each request, also of a new
+server, if an enabled filter reads them; never for a rebuild.
 """
 
 
@@ -107,3 +117,29 @@ def find_server(
     if found.machine_type and not _MACHINE.canonical(found.machine_type):
         return found._replace(machine_type=UNKNOWN_MACHINE_TYPE)
     return found
+
+
+def find_server_options(
+    look_up: LookUpServerOptions, request: Request, context: Any, until: float
+) -> ServerOptions:
+    """Return what the server of a request asks for.
+
+    In addition to its image and its flavor.
+
+    :param until: as for :func:`find_server`
+    """
+    asked, problem = ask_in_time(
+        lambda: ServerOptions(*request.ask(look_up, context)),
+        "server options",
+        until,
+        "look_up_server_options",
+    )
+    if not problem:
+        return asked.result()
+    LOG.warning(
+        "Failed to look up the tags, trusted certificates, volumes and shares"
+        " of the server %s (%s): no host is excluded because of them.",
+        quote(request.instance_uuid),
+        problem,
+    )
+    return ServerOptions(not_known=True)

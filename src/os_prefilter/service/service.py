@@ -21,7 +21,7 @@ from os_prefilter.request.fields import field_of
 from os_prefilter.request.filter_contract import NEEDS, UNKNOWN, LoadedFilter
 from os_prefilter.request.query import allocation_candidates_query
 from os_prefilter.request.remarks import remarks_in_nova
-from os_prefilter.request.view import Request
+from os_prefilter.request.view import SERVER_OPTIONS, Request
 from os_prefilter.service import (
     decision_log,
     deferral,
@@ -40,7 +40,9 @@ from os_prefilter.service.decision_cache import DecisionCache
 from os_prefilter.service.existing_server import (
     KEEPS_NOTHING,
     LookUpServer,
+    LookUpServerOptions,
     find_server,
+    find_server_options,
 )
 from os_prefilter.service.facts_from_conf import (
     DERIVED,
@@ -108,8 +110,13 @@ class Service:
     """
     placement: PlacementSource | None = None
     """What Placement knows; None if the embedding service provides all."""
+    look_up_server_options: LookUpServerOptions | None = None
+    """Returns what a server asks for; None if the request spec has it."""
 
     def __post_init__(self) -> None:
+        self._reads_server_options = any(
+            SERVER_OPTIONS in each.declaration.reads for each in self.filters
+        )
         self._waits = (
             self.options.wait_for_reports and deferral.FACT in self.facts
         )
@@ -131,6 +138,7 @@ class Service:
         *,
         placement: PlacementSource | None = None,
         look_up_server: LookUpServer | None = None,
+        look_up_server_options: LookUpServerOptions | None = None,
         stores: Iterable[MakeStore] = (),
         in_nova: bool = False,
         implied_by: Callable[[str], Mapping[str, str]] | None = None,
@@ -148,6 +156,10 @@ class Service:
             operator's rules, before new rules are used.
         :param look_up_server: returns what is known of a server that exists
             (:data:`os_prefilter.service.existing_server.LookUpServer`).
+        :param look_up_server_options: returns what a server asks for in
+            addition to image and flavor, for a request spec that does not have
+            it
+            (:data:`os_prefilter.service.existing_server.LookUpServerOptions`).
         :param stores: where processes share what they read from Placement, the
             nearest first:
             :class:`os_prefilter.service.shared.InheritedStore` for those that
@@ -163,10 +175,15 @@ class Service:
         :raises ConfigurationError: if the service must not start with this
             configuration.
         """
-        if look_up_server is not None:
-            deployment_facts.check_callable(
-                "look_up_server", look_up_server, "context", "request_spec"
-            )
+        look_ups: dict[str, object] = {
+            "look_up_server": look_up_server,
+            "look_up_server_options": look_up_server_options,
+        }
+        for name, look_up in look_ups.items():
+            if look_up is not None:
+                deployment_facts.check_callable(
+                    name, look_up, "context", "request_spec"
+                )
         warn_of_misspelt_names(conf)
         options = options_from(conf, in_nova=in_nova)
         group = conf[GROUP]
@@ -209,6 +226,7 @@ class Service:
             remarks_in_nova if in_nova else None,
             implied_by if group.require_implied_devices else None,
             placement,
+            look_up_server_options,
         )
         if placement:
             placement.create_traits(traits_to_create(filters, options))
@@ -416,13 +434,23 @@ class Service:
                 until,
                 self.options,
             )
-        if implied or server != KEEPS_NOTHING:
+        server_options = None
+        if (
+            self.look_up_server_options
+            and self._reads_server_options
+            and not request.is_rebuild
+        ):
+            server_options = find_server_options(
+                self.look_up_server_options, request, context, until
+            )
+        if implied or server_options or server != KEEPS_NOTHING:
             request = Request(
                 request_spec,
                 server.machine_type,
                 pipeline.reads,
                 implied,
                 server.has_new_flavor,
+                server_options,
             )
         if pipeline.reads is None:
             return self._decided(pipeline, request, context), False

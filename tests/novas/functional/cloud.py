@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import fixtures
 from keystoneauth1.adapter import Adapter
@@ -56,7 +57,7 @@ _ACTIVATION = """
 available_filters = nova.scheduler.filters.all_filters
 available_filters = os_prefilter.nova.activate
 [prefilter]
-enabled_filters = image_metadata,image_type,hpet,owner,deploy_config,compute_status
+enabled_filters = image_metadata,image_type,hpet,owner,deploy_config,compute_status,server_options
 reported_traits = *
 unknown_values = reject
 """
@@ -221,16 +222,36 @@ class Cloud:
         properties: Mapping[str, str] | None = None,
         extra_specs: Mapping[str, str] | None = None,
         disk_format: str = "raw",
+        **options: Any,
     ) -> Server:
         """Create an image and a server from it; return the server when it is
         active or has failed.
+
+        :param options: what else is asked of the API; block devices are of the
+            image
         """
-        body = self._body(
-            self.image(properties, disk_format), self.flavor(extra_specs)
-        )
+        image = self.image(properties, disk_format)
+        body = self._body(image, self.flavor(extra_specs))
+        for device in options.get("block_device_mapping_v2", ()):
+            device["uuid"] = image
+        # Older microversions refuse most of them.
+        api = self._admin if options else self._user
         return self._wait(
-            str(self._user.post_server({"server": body})["id"]), "ACTIVE"
+            str(api.post_server({"server": body | options})["id"]), "ACTIVE"
         )
+
+    def attach_share(self, server: Server) -> None:
+        """Attach a share to a server that is shut off, and wait for it."""
+        share = {"share": {"share_id": str(uuid4())}}
+        self._admin.post_server_share(server.uuid, share)
+        deadline = time.monotonic() + _DEADLINE
+        url = f"/servers/{server.uuid}/shares"
+        while time.monotonic() < deadline:
+            (found,) = self._admin.api_get(url).body["shares"]
+            if found["status"] == "inactive":
+                return
+            time.sleep(_INTERVAL)
+        raise TimeoutError(f"the share is not attached: {found}")
 
     @staticmethod
     def _body(image: str, flavor: str) -> dict[str, str]:
@@ -335,6 +356,7 @@ def _start(case: Any) -> tuple[PlacementClient, Any]:
     endpoint = case.useFixture(PlacementFixture()).endpoint
     case.useFixture(nova_fixtures.NeutronFixture(case))
     case.useFixture(nova_fixtures.CinderFixture(case))
+    case.useFixture(nova_fixtures.ManilaFixture())
     case.useFixture(nova_fixtures.RealPolicyFixture())
     case.start_service("conductor")
     case.scheduler = case.start_service("scheduler")

@@ -80,6 +80,15 @@ ATTEMPTS: defaultdict[str, list[str]] = defaultdict(list)
 process.
 """
 
+_OPTIONS = (
+    "supports_device_tagging",
+    "supports_trusted_certs",
+    "supports_multiattach",
+    "supports_virtio_fs",
+    "supports_mem_backing_file",
+)
+"""Capabilities that the first of the hosts does not have."""
+
 MACHINE_TYPES: defaultdict[str, list[str | None]] = defaultdict(list)
 """Server -> the machine type that it got, or would have got, at each attempt.
 """
@@ -98,6 +107,12 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
         ) * 1_000_000
         super().__init__(virtapi, read_only)
         DRIVERS[self.facts.host] = self
+        if self.facts.host == "nothing":
+            lacks = dict.fromkeys(_OPTIONS, False)
+            self.capabilities: dict[str, bool] = {
+                **fake.FakeDriver.capabilities,
+                **lacks,
+            }
         self.host_status_base["supported_instances"] = list(
             _supported_instances(self.facts)
         )

@@ -37,7 +37,8 @@ ENABLED_FILTERS = [
         "noop",
         "owner",
     ),
-    *("packed_virtqueue", "sound_model", "tpm_secret_security"),
+    *("packed_virtqueue", "server_options", "sound_model"),
+    "tpm_secret_security",
 ]
 
 # Nova's fake driver reports neither architectures nor device models, and the

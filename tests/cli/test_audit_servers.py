@@ -17,6 +17,7 @@ import pytest
 from oslo_versionedobjects.base import obj_tree_get_versions
 
 from os_prefilter.common.errors import PlacementUnavailable
+from os_prefilter.hosts.marker_traits import names_of_deprecated
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.server_list import server_from
 from tests.support.commands import Capture, Cli
@@ -1042,3 +1043,152 @@ def test_configuration_without_filters_judges_no_server(audit: Audit) -> None:
     ]
     _, err = audit.print([_SMALL], code=1)
     assert "enabled_filters names no filter" in err
+
+
+_MARKS = ", ".join(names_of_deprecated({"pc", "pc-i440fx-1.4"}))
+_MARKS_NONE = ", ".join(names_of_deprecated(()))
+MARKED = f"""
+hosts:
+  a: {{resources: {{VCPU: 8, MEMORY_MB: 8192}}, traits: [{_MARKS}]}}
+  b: {{resources: {{VCPU: 8, MEMORY_MB: 8192}}, traits: [{_MARKS}]}}
+  new: {{resources: {{VCPU: 8, MEMORY_MB: 8192}}, traits: [{_MARKS_NONE}]}}
+  silent: {{resources: {{VCPU: 8, MEMORY_MB: 8192}}}}
+"""
+_LINE = "On machine types that libvirt marks as deprecated"
+
+
+def _with_type(entry: Entry, machine_type: str | None) -> Entry:
+    return {**entry, "machine_type": machine_type}
+
+
+def _machine_types(audit: Audit, *entries: Entry) -> tuple[Any, str]:
+    """Return what the document and the printed lines say of machine types."""
+    audit.hosts = ["--hosts", audit.place("marked.yaml", MARKED)]
+    audit.enabled = ["--enable", "noop"]
+    result = audit(entries)
+    lines = [line for line in result.err.splitlines() if _LINE in line]
+    return result.summary["deprecated_machine_types"], "".join(lines)
+
+
+def test_servers_on_deprecated_machine_types_are_counted_by_host_and_type(
+    audit: Audit,
+) -> None:
+    document, line = _machine_types(
+        audit,
+        _with_type(server("web", "a"), "pc-i440fx-1.4"),
+        _with_type(server("db", "b"), "pc"),
+        _with_type(server("mail", "b"), "pc"),
+        _with_type(server("fine", "a"), "pc-q35-9.1"),
+        _with_type(server("moved", "new"), "pc-i440fx-1.4"),
+    )
+    assert document["judged"] == 5
+    assert document["not_known"] == 0
+    assert document["deprecated"] == [
+        {
+            "host": "a",
+            "machine_type": "pc-i440fx-1.4",
+            "servers": [{"id": "id-web", "name": "web"}],
+        },
+        {
+            "host": "b",
+            "machine_type": "pc",
+            "servers": [
+                {"id": "id-db", "name": "db"},
+                {"id": "id-mail", "name": "mail"},
+            ],
+        },
+    ]
+    assert line == (
+        f"{_LINE}: 2: pc on b (2 servers); pc-i440fx-1.4 on a (1 server)."
+    )
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(server("x", "a"), id="type left out"),
+        pytest.param(_with_type(server("x", "a"), None), id="no type"),
+        pytest.param(
+            _with_type(server("x", "silent"), "pc"), id="host marks nothing"
+        ),
+    ],
+)
+def test_machine_type_that_is_not_known_is_no_all_clear(
+    entry: Entry, audit: Audit
+) -> None:
+    fine = _with_type(server("fine", "new"), "pc")
+    document, line = _machine_types(audit, fine, entry)
+    assert document == {"judged": 1, "not_known": 1, "deprecated": []}
+    assert line == f"{_LINE}: 1: not known (1 server)."
+
+
+def test_machine_type_of_the_image_counts_where_nova_shows_no_other(
+    audit: Audit,
+) -> None:
+    """Nova's API shows the type that a server keeps as an image property."""
+    entry = server("x", "a", hw_machine_type="pc")
+    document, line = _machine_types(audit, entry)
+    assert document["not_known"] == 0
+    assert line == f"{_LINE}: 1: pc on a (1 server)."
+
+
+def test_without_any_report_of_marks_no_line_is_printed(audit: Audit) -> None:
+    entry = _with_type(server("x", "silent"), "pc")
+    document, line = _machine_types(audit, entry)
+    assert document == {"judged": 0, "not_known": 1, "deprecated": []}
+    assert line == ""
+
+
+def test_server_without_a_host_is_on_no_machine_type(audit: Audit) -> None:
+    entry = _with_type(server("x", None), "pc")
+    document, _ = _machine_types(audit, entry)
+    assert document == {"judged": 0, "not_known": 0, "deprecated": []}
+
+
+def _run_page_program(
+    document: str, folder: Path
+) -> "subprocess.CompletedProcess[str]":
+    """Run the program of the page, which writes metrics for node_exporter."""
+    program = folder / "machine_types.py"
+    text = files_of(DOCS / "monitor.rst")[program.name]
+    program.write_text(text, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, str(program), str(folder / "metrics.prom")],
+        input=document,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_program_of_the_page_writes_metrics_of_the_audit(
+    audit: Audit, tmp_path: Path
+) -> None:
+    audit.hosts = ["--hosts", audit.place("marked.yaml", MARKED)]
+    audit.enabled = ["--enable", "noop"]
+    entries = [
+        _with_type(server("web", "a"), "pc"),
+        _with_type(server("db", "a"), "pc"),
+        _with_type(server("other", "silent"), "pc"),
+    ]
+    document, _ = audit.print(entries, "-f", "json")
+    done = _run_page_program(document, tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "metrics.prom").read_text().splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
+    assert samples == [
+        "os_prefilter_servers_of_unknown_machine_type 1",
+        "os_prefilter_servers_on_deprecated_machine_type"
+        '{host="a",machine_type="pc"} 2',
+    ]
+
+
+def test_program_of_the_page_leaves_its_file_if_not_all_servers_were_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "metrics.prom"
+    path.write_text("as before")
+    document = json.dumps({"summary": {"is_complete": False}})
+    done = _run_page_program(document, tmp_path)
+    assert done.returncode == 1
+    assert path.read_text() == "as before"

@@ -32,9 +32,11 @@ from os_prefilter.hosts.desired_traits import (
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.marker_traits import (
+    DEPRECATED,
     NOT_CONFIGURED,
     REPORTED,
     TraitGroup,
+    is_deprecated,
     keys_in,
     marker_key,
     names_noting,
@@ -392,3 +394,78 @@ def test_host_that_is_not_configured_by_request_answers_with_one_key_for_all_tem
     facts = replace(facts, templates=_TEMPLATES)
     goal = goal_of(facts, {_KEY, NOT_CONFIGURED}, Mode.BESIDE)
     assert keys_in(REPORTED, with_traits(_NOTHING, goal)) == {reported}
+
+
+_MARKED = frozenset({"pc", "pc-i440fx-1.4"})
+_WANTED = frozenset({marker_key(BY_NAME["image_type"].traits)})
+
+
+def _host_that_marks(machine_types: frozenset[str] | None) -> HostFacts:
+    guest = replace(KVM.guests["x86_64"], deprecated_machines=machine_types)
+    return replace(KVM, guests={"x86_64": guest})
+
+
+def _report_of(
+    machine_types: frozenset[str] | None,
+    present: frozenset[str] = _NOTHING,
+    wanted: frozenset[str] = _WANTED,
+) -> frozenset[str]:
+    facts = _host_that_marks(machine_types)
+    return with_traits(present, goal_of(facts, wanted, Mode.BESIDE))
+
+
+@pytest.mark.parametrize(
+    ("machine_types", "machine_type", "expected"),
+    [
+        pytest.param(_MARKED, "pc-i440fx-1.4", True, id="marked"),
+        pytest.param(_MARKED, "pc", True, id="short name"),
+        pytest.param(_MARKED, "pc-i440fx-9.1", False, id="not marked"),
+        pytest.param(frozenset(), "pc", False, id="none is marked"),
+        pytest.param(None, "pc", None, id="not known"),
+    ],
+)
+def test_report_has_the_machine_types_that_libvirt_marks(
+    machine_types: frozenset[str] | None,
+    machine_type: str,
+    expected: bool | None,
+) -> None:
+    found = _report_of(machine_types)
+    assert is_deprecated(machine_type, found) is expected
+
+
+def test_only_the_present_marks_stay_on_a_provider() -> None:
+    before = _report_of(_MARKED, frozenset({"COMPUTE_NODE"}))
+    assert _report_of(_MARKED, before) == before
+    after = _report_of(frozenset({"pc"}), before)
+    assert is_deprecated("pc", after) is True
+    assert is_deprecated("pc-i440fx-1.4", after) is False
+    assert _deprecated_in(_report_of(None, after)) == []
+
+
+def _deprecated_in(traits: frozenset[str]) -> list[str]:
+    return [trait for trait in traits if trait.startswith(DEPRECATED)]
+
+
+def test_nothing_is_marked_where_no_scheduler_wants_anything() -> None:
+    before = _report_of(_MARKED)
+    assert _report_of(_MARKED, before, frozenset()) == _NOTHING
+
+
+def test_removed_report_leaves_no_marks() -> None:
+    goal = goal_of(_host_that_marks(_MARKED), _WANTED, Mode.BESIDE)
+    found = with_traits(_report_of(_MARKED), withdrawn(goal, Mode.BESIDE))
+    assert _deprecated_in(found) == []
+
+
+def test_more_marks_than_a_name_has_room_for_are_in_several() -> None:
+    machine_types = frozenset(f"pc-q35-{number}" for number in range(100))
+    found = _report_of(machine_types)
+    assert len(_deprecated_in(found)) == 3
+    assert all(len(trait) <= 255 for trait in _deprecated_in(found))
+    for machine_type in machine_types:
+        assert is_deprecated(machine_type, found) is True
+
+
+def test_host_of_another_driver_marks_nothing() -> None:
+    goal = goal_of(VmwareFacts(), _WANTED, Mode.BESIDE)
+    assert _deprecated_in(with_traits(_NOTHING, goal)) == []

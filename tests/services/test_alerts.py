@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.service.metrics import _families
-from tests.support.pages import DOCS
+from tests.support.pages import DOCS, files_of
 from tests.support.programs import needs_services
 
 pytestmark = needs_services
 
 _RULES = DOCS / "examples" / "nova" / "alerts.yaml"
 _DASHBOARD = DOCS / "examples" / "nova" / "dashboard.json"
+_OF_AUDITS = files_of(DOCS / "monitor.rst")["machine_types.py"]
+"""The program that turns an audit of servers into metrics."""
 
 
 def _promtool(*arguments: str) -> None:
@@ -45,6 +47,7 @@ def test_dashboard_is_json() -> None:
 def test_metrics_that_are_named_exist(path: Path) -> None:
     ours = {each._name for each in vars(_families()).values()}
     ours |= {f"{name}_total" for name in ours}
+    ours |= set(re.findall(r"os_prefilter_\w+", _OF_AUDITS))
     text = path.read_text(encoding="utf-8")
     assert set(re.findall(r"os_prefilter_\w+", text)) <= ours
 
@@ -64,6 +67,10 @@ _AFFINITY = (
 )
 _HOSTS = (
     'os_prefilter_hosts_{}_total{{host_filter="ServerGroupAffinityFilter"}}'
+)
+_MARKED = (
+    'os_prefilter_servers_on_deprecated_machine_type{{machine_type="{}",'
+    ' host="{}", exporter="{}"}}'
 )
 # A value, its growth a minute and for how many minutes; an underscore is a
 # minute without a sample.
@@ -118,6 +125,18 @@ _CASES: dict[str, tuple[dict[str, str], set[str]]] = {
     ),
     "a scheduler that is restarted": (
         {_RUNS: "0+3x1420 0+3x20", _ROOM: "1000x1420 _x3 1x17"},
+        set(),
+    ),
+    "servers on deprecated machine types, by an audit on two machines": (
+        {
+            _MARKED.format("pc", "a", "1"): "0x1440",
+            _MARKED.format("pc", "b", "1"): "2x1440",
+            _MARKED.format("pc", "b", "2"): "2x1440",
+        },
+        {"ServersOnDeprecatedMachineType"},
+    ),
+    "no server on a deprecated machine type any more": (
+        {_MARKED.format("pc", "b", "1"): "2x1400 _x40"},
         set(),
     ),
     "a filter that fails": (

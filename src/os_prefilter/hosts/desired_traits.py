@@ -27,6 +27,7 @@ from os_prefilter.hosts.marker_traits import (
     keys_in,
     marker_key,
     names_noting,
+    names_of_deprecated,
     names_with,
     noted_among,
     trait_groups,
@@ -106,6 +107,8 @@ class Goal:
 
     One that an agent has set before Nova reported it is Nova's now.
     """
+    deprecated_machines: frozenset[str] | None = None
+    """The machine types that libvirt marks; None leaves them out."""
 
 
 def check_traits(names: Iterable[str]) -> None:
@@ -172,7 +175,16 @@ def goal_of(
             # The one key covers the traits of all templates.
             continue
         groups[key] = group.traits & traits.keys()
-    return Goal(traits, groups, wanted, owner, unsure, reported_by_nova)
+    return Goal(
+        traits,
+        groups,
+        wanted,
+        owner,
+        unsure,
+        reported_by_nova,
+        # Where no scheduler wants anything, an agent writes nothing.
+        facts.deprecated_machines if wanted else None,
+    )
 
 
 def withdrawn(goal: Goal, mode: Mode) -> Goal:
@@ -183,7 +195,9 @@ def withdrawn(goal: Goal, mode: Mode) -> Goal:
     traits = goal.traits
     if mode is Mode.ALONE:
         traits = dict.fromkeys(goal.traits, False)
-    return replace(goal, traits=traits, wanted=None, owner=None)
+    return replace(
+        goal, traits=traits, wanted=None, owner=None, deprecated_machines=None
+    )
 
 
 def with_traits(
@@ -251,7 +265,11 @@ def with_traits(
         else:
             after.discard(trait)
     note = names_noting(ours & after) if goal.wanted is not None else ()
-    return frozenset(after).union(names_with(REPORTED, keys), note)
+    return frozenset(after).union(
+        names_with(REPORTED, keys),
+        note,
+        names_of_deprecated(goal.deprecated_machines),
+    )
 
 
 def _may_stay(trait: str, goal: Goal, wanted: frozenset[str]) -> bool:

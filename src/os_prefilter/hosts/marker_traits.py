@@ -15,6 +15,9 @@ knows, and counts as not reported until the agent is upgraded.
 Such a key says nothing to a release with other traits in the group. So that
 each release knows what another one has set, an agent also *notes* each trait
 that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
+
+``CUSTOM_PREFILTER_DEPRECATED_<keys>`` there has the machine types that the
+host's libvirt marks as deprecated. No request asks for it: audits read it.
 """
 
 from base64 import b32encode
@@ -35,7 +38,8 @@ from os_prefilter.vocabulary.model import RESERVED
 WANTED = f"{RESERVED}WANTED_"
 REPORTED = f"{RESERVED}REPORTED_"
 SET = f"{RESERVED}SET_"
-ON_PROVIDERS = (REPORTED, SET)
+DEPRECATED = f"{RESERVED}DEPRECATED_"
+ON_PROVIDERS = (REPORTED, SET, DEPRECATED)
 """What the names begin with that an agent adds to the traits of a provider."""
 
 # 32 ** 5 keys: a test sees that no two groups of the vocabulary share one.
@@ -64,6 +68,9 @@ NOT_CONFIGURED = marker_key(("not configured by request",))
 
 It has none of their traits.
 """
+
+# Without it, a host that marks none would look like one that cannot mark them.
+_MARKS_KNOWN = marker_key(("deprecated machine types are known",))
 
 
 class TraitGroup(NamedTuple):
@@ -181,6 +188,32 @@ def noted_among(traits: Collection[str]) -> frozenset[str]:
     if not noted:
         return noted
     return frozenset(trait for trait in traits if _note_of(trait) in noted)
+
+
+def names_of_deprecated(
+    machine_types: Iterable[str] | None,
+) -> tuple[Trait, ...]:
+    """Return the marker traits of a host with these deprecated types.
+
+    None if they are not known.
+    """
+    if machine_types is None:
+        return ()
+    # Keys and no trait for each type: newer QEMUs deprecate dozens, which
+    # Placement would send with each candidate.
+    keys = {marker_key((name,)) for name in machine_types}
+    return _joined(DEPRECATED, {_MARKS_KNOWN, *keys}, _KEY_LENGTH)
+
+
+def is_deprecated(machine_type: str, traits: Iterable[str]) -> bool | None:
+    """Return whether a host's traits mark a machine type as deprecated.
+
+    None if they do not say so of any.
+    """
+    keys = _split(DEPRECATED, traits, _KEY_LENGTH)
+    if _MARKS_KNOWN not in keys:
+        return None
+    return marker_key((machine_type,)) in keys
 
 
 def _joined(

@@ -66,6 +66,11 @@ class HostFacts:
         """True if an emulated address space needs a number of bits."""
         return False
 
+    @property
+    def deprecated_machines(self) -> frozenset[str] | None:
+        """The machine types that are deprecated; None if not known."""
+        return None
+
 
 Refusal = Callable[[Any, str, str, str], str]
 """``(facts, row name, value, guest architecture) -> reason``.

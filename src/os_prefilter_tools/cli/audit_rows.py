@@ -310,6 +310,16 @@ def server_document(
     not_in_the_fleet = [
         {**each._asdict(), "servers": number} for each, number in found.unknown
     ]
+    deprecated = [
+        {
+            "host": host,
+            "machine_type": machine_type,
+            "servers": [server._asdict() for server in servers],
+        }
+        for (host, machine_type), servers in sorted(
+            found.machine_types.deprecated.items()
+        )
+    ]
     return {
         "is_complete": not not_read,
         "not_read": not_read,
@@ -323,6 +333,11 @@ def server_document(
         "not_judged": dict(found.not_judged),
         "host_filters_not_judged": list(host_filters),
         "need_no_place": dict(found.no_place),
+        "deprecated_machine_types": {
+            "judged": found.machine_types.judged,
+            "not_known": found.machine_types.not_known,
+            "deprecated": deprecated,
+        },
         "not_required": dict(found.notes),
         "left_out": left_out.as_document(),
     }
@@ -360,6 +375,10 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
         if stranded
     ]
     yield from first_of("Projects", projects)
+    yield from first_of(
+        "On machine types that libvirt marks as deprecated",
+        _describe_machine_types(found.machine_types),
+    )
     unknown = [
         f"{each.what} {each.name} ({number})" for each, number in found.unknown
     ]
@@ -370,3 +389,17 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
         ("Not required", found.notes),
     ):
         yield from first_of(title, _counted(texts, "server"))
+
+
+def _describe_machine_types(found: server_audit.MachineTypes) -> list[str]:
+    most_first = sorted(
+        found.deprecated.items(), key=lambda item: (-len(item[1]), item[0])
+    )
+    texts = [
+        f"{machine_type} on {host} ({pluralize(len(servers), 'server')})"
+        for (host, machine_type), servers in most_first
+    ]
+    # Without agents it is not known of any server, as of VMware's.
+    if found.judged and found.not_known:
+        texts.append(f"not known ({pluralize(found.not_known, 'server')})")
+    return texts

@@ -165,6 +165,14 @@ class Server:
     Empty if it needs one.
     """
 
+    @property
+    def current_machine_type(self) -> str:
+        """The machine type that it has now; empty if that is not known."""
+        # Nova's API shows the type that a server keeps as an image property.
+        image = self.request.image
+        named = image.properties.get("hw_machine_type") if image else None
+        return str(self.machine_type or named or "")
+
 
 @dataclass(frozen=True)
 class HostFilter:

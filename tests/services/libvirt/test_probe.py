@@ -14,11 +14,14 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from defusedxml.ElementTree import fromstring
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ProbeFailed
+from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.marker_traits import is_deprecated
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.libvirt_xml import FakeLibvirt
 
@@ -85,6 +88,25 @@ def test_probe_finds_what_the_host_is_and_every_qemu_has(
         f"pc-i440fx-{major}.{minor}",
         f"pc-q35-{major}.{minor}",
     }
+
+
+def test_machine_types_that_libvirt_marks_are_reported(
+    qemu: LibvirtFacts, connection: Any
+) -> None:
+    document = fromstring(connection.getCapabilities())
+    path = f"guest/arch[@name='{qemu.architecture}']/machine"
+    listed = {each.text for each in document.iterfind(path)}
+    marked = {
+        each.text for each in document.iterfind(f"{path}[@deprecated='yes']")
+    }
+    # At least one group must be wanted.
+    goal = goal_of(qemu, ["AAAAA"], Mode.BESIDE)
+    traits = with_traits(frozenset(), goal)
+    assert listed
+    assert {
+        name for name in listed if is_deprecated(str(name), traits)
+    } == marked
+    assert is_deprecated("none such", traits) is False
 
 
 def test_read_only_connection_is_named_as_the_cause_of_the_failed_probe(

@@ -148,6 +148,15 @@ class LibvirtFacts(HostFacts, NovaSettings):
         )
 
     @property
+    def deprecated_machines(self) -> frozenset[str] | None:
+        """The types that libvirt marks, of the host's own architecture.
+
+        One QEMU has the same ones for i686.
+        """
+        own = self.guests.get(self.architecture)
+        return own.deprecated_machines if own else None
+
+    @property
     def is_qemu(self) -> bool:
         """True if QEMU runs its guests."""
         return self.virt_type in ("kvm", "qemu")

@@ -20,6 +20,7 @@ import os_traits
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.hosts.marker_traits import is_deprecated
 from os_prefilter.request.fields import clone_of
 from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
@@ -125,6 +126,7 @@ class Destinations:
         self._conflicts: dict[
             tuple[ServerKind, int], tuple[Condition, ...]
         ] = {}
+        self._deprecated: dict[tuple[int, str], bool | None] = {}
         self._searched = 0
         self._members: dict[ServerGroup, Mapping[int, int]] = {}
         self._zones: dict[str, list[str]] = {}
@@ -154,6 +156,20 @@ class Destinations:
         None if it has none, or one that the fleet does not have.
         """
         return self.index.numbers.get(server.host)
+
+    def is_deprecated(self, server: Server) -> bool | None:
+        """Return whether libvirt marks the server's machine type on its host.
+
+        None if the type, the host or its marks are not known.
+        """
+        own, machine_type = self.number_of(server), server.current_machine_type
+        if own is None or not machine_type:
+            return None
+        key = own, machine_type
+        if key not in self._deprecated:
+            traits = self.index.hosts[own].root.traits
+            self._deprecated[key] = is_deprecated(machine_type, traits)
+        return self._deprecated[key]
 
     def unknown_of(self, server: Server) -> list[NotInFleet]:
         """Return what a server names that the fleet does not have."""

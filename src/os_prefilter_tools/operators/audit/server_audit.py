@@ -67,6 +67,10 @@ class Name(NamedTuple):
     name: str
 
 
+def _name_of(server: Server) -> Name:
+    return Name(short_line(server.uuid), short_line(server.name))
+
+
 @dataclass(slots=True)
 class ServerLine:
     """Servers of one project and host with equal destinations and reason."""
@@ -119,6 +123,28 @@ class HostSum(NamedTuple):
         return f"at least {text}" if self.is_short else text
 
 
+@dataclass(slots=True)
+class MachineTypes:
+    """Servers by whether libvirt marks their machine types on their hosts."""
+
+    judged: int = 0
+    not_known: int = 0
+    """Servers whose machine type, or whose host's marks, are not known."""
+    deprecated: dict[tuple[str, str], list[Name]] = field(default_factory=dict)
+    """Host and machine type that it marks as deprecated -> the servers."""
+
+    def add(self, server: Server, *, is_deprecated: bool | None) -> None:
+        """Count a server; None if it is not known."""
+        if is_deprecated is None:
+            self.not_known += 1
+            return
+        self.judged += 1
+        if is_deprecated:
+            machine_type = short_line(server.current_machine_type)
+            key = short_line(server.host), machine_type
+            self.deprecated.setdefault(key, []).append(_name_of(server))
+
+
 @dataclass(frozen=True)
 class ServerAudit:
     """All servers against one fleet."""
@@ -146,6 +172,8 @@ class ServerAudit:
     """
     no_place: Counts
     """Why servers that are in no line need no place, and how many."""
+    machine_types: MachineTypes
+    """Of the servers that have a host."""
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
 
@@ -185,6 +213,7 @@ def audit_servers(
     lines: dict[tuple[object, ...], ServerLine] = {}
     unknown, notes = Counter[NotInFleet](), Counter[str]()
     not_judged, no_place = Counter[str](), Counter[str]()
+    machine_types = MachineTypes()
     by_host: dict[int, list[_Leaving]] = {}
     count = 0
     for server in _members_last(_each_once(servers, left_out)):
@@ -204,8 +233,10 @@ def audit_servers(
             line.conflict,
             line.reason,
         )
-        name = Name(short_line(server.uuid), short_line(server.name))
-        lines.setdefault(key, line).servers.append(name)
+        lines.setdefault(key, line).servers.append(_name_of(server))
+        if server.host:
+            marked = destinations.is_deprecated(server)
+            machine_types.add(server, is_deprecated=marked)
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
@@ -270,6 +301,7 @@ def audit_servers(
         notes=tuple(notes.most_common()),
         not_judged=tuple(not_judged.most_common()),
         no_place=tuple(no_place.most_common()),
+        machine_types=machine_types,
         names=names,
     )
 

@@ -110,7 +110,11 @@ def _unless(row: Row) -> str:
         incompatible += constraints.incompatible_in_nova
         for pairs in _of_one_kind(incompatible):
             alike.setdefault(pairs, []).append(value)
-    notes = [f"noted: {IGNORED[row.name]}"] if row.name in IGNORED else []
+    notes = []
+    if row.name in IGNORED:
+        is_rejected = row.depends_on and row.image_property
+        verdict = "rejected" if is_rejected else "noted"
+        notes.append(f"{verdict}: {IGNORED[row.name]}")
     return ". ".join(
         [
             *(

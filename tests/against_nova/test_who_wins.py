@@ -19,10 +19,17 @@ from nova.objects.image_meta import ImageMetaProps
 from nova.virt import hardware
 from nova.virt.libvirt import driver
 
-from os_prefilter import Flavor, Image, Request, RequestSpec
+from os_prefilter import (
+    Flavor,
+    Image,
+    Request,
+    RequestSpec,
+    allocation_candidates_query,
+)
 from os_prefilter.common.errors import (
     FlavorImageConflict,
     NeverStarts,
+    RequestRejected,
     UnknownValue,
 )
 from os_prefilter.hosts.driver_check import unsupported
@@ -100,6 +107,17 @@ _BESIDE: Mapping[str, Mapping[str, str]] = {
     ),
 }
 """Row -> the other properties that it counts beside."""
+_BASIS = {
+    "tpm_model": "hw_tpm_version=2.0",
+    "ephemeral_encryption_format": "hw_ephemeral_encryption=true",
+    "mem_encryption": "hw_firmware_type=uefi",
+    "mem_encryption_model": "hw_mem_encryption=true",
+}
+"""Row -> what a rejection says to set where nothing else is set."""
+_READ_ALONE = "ephemeral_encryption_format"
+"""A value that Nova reads of a request without its basis, and then ignores
+(``nova/compute/api.py``).
+"""
 _BOTH = tuple(
     row.name
     for row in ROWS
@@ -107,8 +125,13 @@ _BOTH = tuple(
 )
 
 
-def _spec(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
-    properties = dict(_BESIDE.get(row.name, {}))
+def _spec(
+    row: Row,
+    in_image: str | None,
+    in_flavor: str | None,
+    basis: Mapping[str, str] | None = None,
+) -> Any:
+    properties = dict(_BESIDE.get(row.name, {}) if basis is None else basis)
     if in_image is not None:
         properties[str(row.image_property)] = in_image
     extra_specs = {} if in_flavor is None else {str(row.extra_spec): in_flavor}
@@ -140,6 +163,40 @@ def test_every_row_with_two_sources_is_compared_with_novas_code() -> None:
     assert {
         row.name for row in ROWS if row.image_property and row.extra_spec
     } == _NOVA.keys()
+
+
+@pytest.mark.parametrize("is_of_image", [True, False], ids=["image", "flavor"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (name, value)
+        for name in _BESIDE
+        for value, term in BY_NAME[name].values.items()
+        if term.trait or (name, value) == ("mem_encryption", "true")
+    ],
+)
+def test_value_without_its_basis_is_rejected_as_nova_ignores_or_refuses_it(
+    name: str, value: str, *, is_of_image: bool
+) -> None:
+    """A user may forget the version of a TPM, or UEFI for encrypted memory."""
+    row = BY_NAME[name]
+    if row.image_property not in ImageMetaProps.fields:
+        pytest.skip(f"This Nova has no {row.image_property}.")
+    in_image = value if is_of_image else None
+    in_flavor = None if is_of_image else value
+    spec = _spec(row, in_image, in_flavor, basis={})
+    try:
+        theirs = _NOVA[name](spec.flavor, spec.image)
+    except (exception.NovaException, ValueError):
+        theirs = REFUSED
+    assert theirs in (None, REFUSED) or name == _READ_ALONE
+    ours = ""
+    try:
+        _in_nova("image_metadata", "ephemeral_encryption").apply(spec)
+        allocation_candidates_query(spec)
+    except RequestRejected as error:
+        ours = str(error)
+    assert _BASIS[name] in ours
 
 
 @pytest.mark.parametrize("name", _BOTH)

@@ -5,16 +5,22 @@ and one of each architecture.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
 from os_prefilter import RequestSpec
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.request.remarks import remarks_in_nova
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import MACHINES
 from os_prefilter.vocabulary.options import Options
+from os_prefilter_tools.testing.law import (
+    list_requiring_filters,
+    options_of,
+)
 from tests.conftest import spec_of
 
 ROWS = (
@@ -77,6 +83,8 @@ _BESIDE = {
     "maxphysaddr_mode": {"hw_maxphysaddr_bits": "40"},
 }
 _NEEDS_NOTHING = {("maxphysaddr_mode", "passthrough")}
+NEEDY = tuple(_BESIDE)
+"""The rows whose values mean nothing, or do not start, without another."""
 
 NOT_SAID = frozenset(
     (
@@ -102,6 +110,8 @@ class Case(NamedTuple):
     """One of :data:`WAYS` if it is not asked for by image property."""
     distro: str = ""
     """The system that implies the value, which then no property names."""
+    alone: bool = False
+    """True to leave out what the value means nothing without."""
 
     def __str__(self) -> str:
         return (
@@ -112,6 +122,7 @@ class Case(NamedTuple):
                         *self[:4],
                         *(text for pair in self.more for text in pair),
                         self.way,
+                        "alone" if self.alone else "",
                     ),
                 )
             )
@@ -161,7 +172,7 @@ class Case(NamedTuple):
         if self.machine:
             found["hw_machine_type"] = self.machine
         for row, value in self.asked.items():
-            if (row, value) not in _NEEDS_NOTHING:
+            if not self.alone and (row, value) not in _NEEDS_NOTHING:
                 found = _BESIDE.get(row, {}) | found
             if self.distro:
                 found["os_distro"] = self.distro
@@ -230,17 +241,26 @@ def samples(facts: LibvirtFacts, seed: int) -> Iterator[Case]:
 
 def without_effect(case: Case, facts: LibvirtFacts) -> set[str]:
     """Return the rows of which a guest may start without the value, as a note
-    on the request says.
+    on the request says, which is not rejected.
 
     But for one that no scheduler can know: Nova says no timer to QEMU where
     that runs without KVM, and "pc" has one.
     """
-    notes = remarks_in_nova(Request(case.spec(facts.architecture)), Options())
-    told = {
-        note.source.partition("=")[0]
-        for note in notes
-        if "may not start" not in note.reason
-    }
+    told = set()
+    with suppress(RequestRejected):
+        notes = remarks_in_nova(
+            Request(case.spec(facts.architecture)),
+            options_of(facts),
+            list_requiring_filters(),
+        )
+        told = {
+            note.source.partition("=")[0]
+            for note in notes
+            if "may not start" not in note.reason
+        }
+    if facts.built_by_nova and case.asked.get("secure_boot") == "required":
+        # The note says what to set; hosts of x86 are refused.
+        told.discard("os_secure_boot")
     rows = {row for row in case.asked if BY_NAME[row].image_property in told}
     on_qemu = (
         facts.built_by_nova

@@ -35,6 +35,7 @@ from os_prefilter_tools.testing.law import (
 from tests.conftest import one_in
 from tests.guests import cases as guest_cases
 from tests.guests.cases import (
+    NEEDY,
     NOT_SAID,
     ROWS,
     SOME_VALUES,
@@ -117,6 +118,36 @@ def test_guests_have_each_two_or_three_things_that_the_late_check_accepts(
     record_property("guests", len(known))
 
 
+def test_value_alone_is_refused_or_noted_where_a_guest_does_not_have_it(
+    facts: LibvirtFacts,
+) -> None:
+    """Without what a user may forget: UEFI for Secure Boot, the version of a
+    TPM, the number of address bits.
+    """
+    # Whether there is a CD-ROM, a driver of its own decides.
+    left_out = set() if facts.built_by_nova else {"cdrom_bus"}
+    alone = [
+        Case(facts.architecture, "", row, value, alone=True)
+        for row in NEEDY
+        if row not in left_out
+        for value in BY_NAME[row].values
+    ]
+    found = started(alone, facts, uri())
+    assert [
+        f"{case}: {outcome}" for case, outcome in _disagreements(found, facts)
+    ] == []
+    lacking = [case for case in found if found[case].lacks]
+    lacks = {(case.row, case.value) for case in lacking}
+    assert lacks >= {
+        ("tpm_model", "tpm-crb"),
+        ("tpm_model", "tpm-tis"),
+        ("firmware_stateless", "true"),
+    }
+    if facts.built_by_nova:
+        assert ("secure_boot", "required") in lacks
+        assert not any(_accepts(case, facts) for case in lacking)
+
+
 def test_what_is_told_to_have_no_effect_has_none(facts: LibvirtFacts) -> None:
     """Each value without an effect in a guest of Nova, as a note on the
     request says; it may have one in ours.
@@ -152,9 +183,12 @@ def test_what_is_told_to_have_no_effect_has_none(facts: LibvirtFacts) -> None:
         if facts.built_by_nova
         else [case for case in ignored if case.row in in_both]
     )
-    assert [
-        case for case in lacks if case.row not in without_effect(case, facts)
-    ] == []
+    noted = [case for case in lacks if case.row in without_effect(case, facts)]
+    # Nova's filters reject it, as it is certain.
+    assert [case.row for case in lacks if case not in noted] == (
+        ["firmware_stateless"] if facts.built_by_nova else []
+    )
+    assert all(_accepts(case, facts) for case in noted)
 
 
 def test_no_guest_of_nova_starts_with_a_pair_and_each_does_with_the_advice_or_a_disk_on_usb(
@@ -308,46 +342,36 @@ def _accepts(case: Case, facts: LibvirtFacts) -> bool:
         return False
 
 
-_LIBVIRT_9_0 = "CPU maximum physical address"
-
-
-@pytest.mark.parametrize(
-    ("machine", "mode", "refused"),
-    [
-        ("pc-i440fx-2.4", "", "vmcoreinfo device requires fw_cfg with DMA"),
-        ("pc-q35-2.4", "", "vmcoreinfo device requires fw_cfg with DMA"),
-        ("pc-i440fx-2.5", "", ""),
-        ("pc-q35-2.5", "", ""),
-        (
-            "pc",
-            "passthrough",
-            f"{_LIBVIRT_9_0} bits number specification cannot be used",
-        ),
-        ("pc", "emulate", "bits= must be specified"),
-    ],
-)
-def test_guest_of_nova_that_never_starts_is_refused_late(
-    machine: str, mode: str, refused: str, monkeypatch: pytest.MonkeyPatch
+def test_old_machine_type_starts_as_nova_builds_the_guest_or_is_refused(
+    host: LibvirtFacts,
 ) -> None:
-    """An exact machine type that lacks a device of Nova's; bits beside
-    passthrough; and no bits beside emulate.
+    """Each version of ``pc`` and ``q35`` up to 2.12 that this QEMU has: those
+    before 2.5 lack a device of Nova's.
     """
-    facts = as_built(probed(uri(), "qemu"), by_nova=True)
-    case = Case(
-        facts.architecture, machine, "maxphysaddr_mode" if mode else "", mode
-    )
-    if (
-        facts.libvirt_version >= (9, 2, 0)
-        or not {"pc-i440fx-2.4", "pc-q35-2.4"}
-        <= facts.guests[facts.architecture].machines
-    ):
-        pytest.skip("another libvirt, or a QEMU without these machine types")
-    monkeypatch.setattr(
-        guest_cases, "_NEEDS_NOTHING", {("maxphysaddr_mode", "emulate")}
-    )
+    facts = as_built(host, by_nova=True)
+    old = re.compile(r"pc-(i440fx|q35)-[12]\..*")
+    machines = filter(old.fullmatch, facts.guests["x86_64"].machines)
+    some = [Case("x86_64", machine) for machine in sorted(machines)]
+    found = started(some, facts, uri())
+    assert [
+        f"{case}: {outcome}"
+        for case, outcome in found.items()
+        if (outcome.answer == STARTS) is not _accepts(case, facts)
+    ] == []
+    reasons = {outcome.reason for outcome in found.values() if outcome.reason}
+    without_dma = "vmcoreinfo device requires fw_cfg with DMA"
+    assert [reason for reason in reasons if without_dma not in reason] == []
+
+
+def test_guest_of_nova_with_bits_of_a_passed_through_address_space_is_refused(
+    host: LibvirtFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = as_built(host, by_nova=True)
+    if facts.libvirt_version >= (9, 2, 0):
+        pytest.skip("another libvirt")
+    monkeypatch.setattr(guest_cases, "_NEEDS_NOTHING", set())
+    case = Case("x86_64", "pc", "maxphysaddr_mode", "passthrough")
     outcome = started([case], facts, uri())[case]
-    assert (outcome.answer == STARTS) is not bool(refused)
-    assert refused in outcome.reason
-    assert bool(unsupported(case.spec(facts.architecture), facts)) == bool(
-        refused
-    )
+    assert outcome.answer == REFUSED
+    assert "bits number specification cannot be used" in outcome.reason
+    assert not _accepts(case, facts)

@@ -670,6 +670,16 @@ _NEVER_STARTS: list[tuple[Properties, str, str]] = [
         "image property hw_maxphysaddr_bits=42",
         _NO_BITS,
     ),
+    (
+        {"hw_maxphysaddr_bits": 42},
+        "image property hw_maxphysaddr_bits=42",
+        "Nova ignores the number without a mode",
+    ),
+    (
+        {"hw_video_ram": 16},
+        "image property hw_video_ram=16",
+        "the flavor allows 0 MiB of video memory",
+    ),
 ]
 _STARTS: list[Properties] = [
     {"hw_machine_type": "pc-i440fx-2.5"},
@@ -677,8 +687,8 @@ _STARTS: list[Properties] = [
     # Of a vendor: what it has is not known.
     {"hw_machine_type": "pc-i440fx-rhel7.2.0"},
     {"hw_maxphysaddr_mode": "passthrough"},
-    {"hw_maxphysaddr_bits": 42},
     {"hw_maxphysaddr_mode": "emulate", "hw_maxphysaddr_bits": 42},
+    {"hw_video_ram": 0},
 ]
 
 
@@ -702,7 +712,7 @@ def test_value_with_which_no_guest_of_nova_starts_is_refused(
     assert str(found).startswith(refused)
     with pytest.raises(NeverStartsWith) as error:
         _filter_for_nova(spec_of(properties))
-    rejected = f"No guest of Nova starts with {source}: {reason}"
+    rejected = f"No guest of Nova has {source}: {reason}"
     assert str(error.value).startswith(rejected)
 
 

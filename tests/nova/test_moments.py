@@ -37,7 +37,10 @@ from tests.support.nova_start import Start, our_entry, user_context
 
 _CELL = objects.CellMapping(uuid="11111111-1111-4111-8111-111111111111")
 _SERVER = "22222222-2222-4222-8222-222222222222"
-_FILTERS = "image_metadata,hpet,packed_virtqueue,sound_model,tpm_secret_security,deploy_config"
+_FILTERS = (
+    "image_metadata,hpet,packed_virtqueue,ephemeral_encryption,sound_model,"
+    "tpm_secret_security,deploy_config"
+)
 
 
 class Rejection(NamedTuple):
@@ -216,8 +219,7 @@ _REJECTIONS = (
     ),
     Rejection(
         "machine type without a device of Nova's",
-        "No guest of Nova starts with image property"
-        " hw_machine_type=pc-q35-2.4",
+        "No guest of Nova has image property hw_machine_type=pc-q35-2.4",
         {"hw_machine_type": "pc-q35-2.4"},
         {},
         False,
@@ -225,11 +227,83 @@ _REJECTIONS = (
     ),
     Rejection(
         "address bits of the flavor beside passthrough",
-        "No guest of Nova starts with flavor extra spec"
-        " hw:maxphysaddr_bits='42'",
+        "No guest of Nova has flavor extra spec hw:maxphysaddr_bits='42'",
         {"hw_maxphysaddr_mode": "passthrough"},
         {"hw:maxphysaddr_bits": "42"},
         True,
+        True,
+    ),
+    Rejection(
+        "address bits without a mode",
+        "set hw_maxphysaddr_mode=emulate as well",
+        {"hw_maxphysaddr_bits": 42},
+        {},
+        False,
+        True,
+    ),
+    Rejection(
+        "video memory without a limit in the flavor",
+        "use one with hw_video:ram_max_mb=16",
+        {"hw_video_ram": 16},
+        {},
+        # Of a flavor without extra specs, no resize is looked up.
+        False,
+        True,
+    ),
+    Rejection(
+        "video memory above the flavor's limit",
+        "the flavor allows 8 MiB of video memory",
+        {"hw_video_ram": 16},
+        {"hw_video:ram_max_mb": "8"},
+        True,
+        True,
+    ),
+    Rejection(
+        "model of a TPM without a version",
+        "Set hw_tpm_version=2.0 as well",
+        {"hw_tpm_model": "tpm-crb"},
+        {},
+        False,
+        True,
+    ),
+    Rejection(
+        "model of a TPM without a version in the flavor",
+        "Set hw_tpm_version=2.0 as well",
+        {},
+        {"hw:tpm_model": "tpm-tis"},
+        True,
+        False,
+    ),
+    Rejection(
+        "stateless firmware without UEFI",
+        "Set hw_firmware_type=uefi as well",
+        {"hw_firmware_stateless": True},
+        {},
+        False,
+        True,
+    ),
+    Rejection(
+        "stateless firmware with a BIOS",
+        "with an image without hw_firmware_type=uefi",
+        {"hw_firmware_stateless": True, "hw_firmware_type": "bios"},
+        {},
+        False,
+        True,
+    ),
+    Rejection(
+        "model of memory encryption without encryption",
+        "Set hw_mem_encryption=true as well",
+        {"hw_mem_encryption_model": "amd-sev-es"},
+        {},
+        False,
+        True,
+    ),
+    Rejection(
+        "format of encrypted disks without encryption",
+        "Set hw_ephemeral_encryption=true as well",
+        {"hw_ephemeral_encryption_format": "luks"},
+        {},
+        False,
         True,
     ),
     Rejection(

@@ -207,10 +207,10 @@ class NeverStarts(ContradictingSources):
 
 
 class NeverStartsWith(RequestRejected):
-    """One value with which no guest starts, as Nova builds it."""
+    """One value that no guest has, as Nova builds it."""
 
     def __init__(self, source: str, reason: str) -> None:
-        super().__init__(f"No guest of Nova starts with {source}: {reason}.")
+        super().__init__(f"No guest of Nova has {source}: {reason}.")
 
 
 class NamedDevice(RequestRejected):

@@ -47,8 +47,8 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
 
     :raises ImpossibleCombination: for a device that the requested machine type
         can never have.
-    :raises NeverStartsWith: for a value with which no guest of Nova starts, if
-        Nova builds the guests.
+    :raises NeverStartsWith: for a value that no guest of Nova has, if Nova
+        builds the guests.
     """
     for place, value, reason in (
         never_start_in_nova(request) if options.nova_builds_guests else ()

@@ -20,6 +20,7 @@ from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request import values as asked
 from os_prefilter.request.guest_platform import I686_SOURCE, guest_of
 from os_prefilter.request.named_traits import named_traits
+from os_prefilter.request.remarks import IGNORED, without_basis
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
     BY_NAME,
@@ -153,6 +154,11 @@ class _Check:
         by_nova = self._facts.built_by_nova
         if by_nova and row.device and request.names_traits:
             yield from self._named_without_property(row, row.device)
+        for source, _, advice in (
+            without_basis(request, row) if by_nova else ()
+        ):
+            reason = f"in Nova {IGNORED[row.name]}; set {advice} as well"
+            yield Unsupported(source.place, source.value, reason)
         # Image or flavor, whichever has a known value.
         choice = asked.value_of(request, row)
         if not choice:

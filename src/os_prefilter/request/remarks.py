@@ -13,12 +13,13 @@ from functools import cache
 from os_prefilter.common.errors import (
     MalformedRequest,
     NamedDevice,
+    NeverStarts,
     RequestRejected,
 )
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.named_traits import NamedTrait, named_traits
-from os_prefilter.request.requirements import Note
+from os_prefilter.request.requirements import Note, Source
 from os_prefilter.request.values import (
     advice_of,
     raw_values,
@@ -90,6 +91,8 @@ def remarks_in_nova(
     :raises NamedDevice: for a switched device of a new server that a trait
         alone asks for, if Nova builds the guests and a filter of the device is
         enabled
+    :raises NeverStarts: likewise for a value without another that it needs,
+        such as a model of a TPM without a version
     """
     yield from _notes_on_named_traits(request, options, enabled)
     yield from _notes_on_incompatible_values(request)
@@ -98,7 +101,7 @@ def remarks_in_nova(
         _ignored_names().isdisjoint(request.image_properties)
         and _ignored_names().isdisjoint(request.extra_specs)
     ):
-        yield from _notes_on_ignored_values(request)
+        yield from _notes_on_ignored_values(request, options, enabled)
 
 
 def _why_ignored_without(depends_on: DependsOn) -> str:
@@ -134,7 +137,9 @@ def _ignored_names() -> frozenset[str]:
     return frozenset(name for row in rows for name in row.request_names)
 
 
-def _notes_on_ignored_values(request: Request) -> Iterator[Note]:
+def _notes_on_ignored_values(
+    request: Request, options: Options, enabled: Collection[str]
+) -> Iterator[Note]:
     for name, reason in IGNORED.items():
         row = row_named(name)
         # That there be no controller asks for something as well, and so does
@@ -145,12 +150,53 @@ def _notes_on_ignored_values(request: Request) -> Iterator[Note]:
             for value in _values_by_property(request, row)
             if row.values[value].trait or value in without_trait
         }
-        if asked and _is_ignored(request, row):
-            yield Note(
-                f"{row.image_property or row.extra_spec}={asked.pop()}",
-                reason,
-                warn=True,
-            )
+        if not asked or not _is_ignored(request, row):
+            continue
+        # A filter that is not enabled must not reject.
+        if options.nova_builds_guests and not _filters_of(row).isdisjoint(
+            enabled
+        ):
+            for source, without, advice in without_basis(request, row):
+                raise NeverStarts(str(source), without, advice)
+        yield Note(
+            f"{row.image_property or row.extra_spec}={asked.pop()}",
+            reason,
+            warn=True,
+        )
+
+
+def without_basis(
+    request: Request, row: Row
+) -> Iterator[tuple[Source, str, str]]:
+    """Yield what a guest of Nova lacks because a request lacks its basis.
+
+    Each with what is missing, and what to set. Nova's drivers silently ignore
+    the model of a TPM without a version, for instance.
+
+    Nothing for what an extra spec alone can say: operators set
+    ``hw:tpm_secret_security`` for those images that ask for a TPM.
+    """
+    depends_on = row.depends_on
+    if not depends_on or not row.image_property:
+        return
+    with suppress(RequestRejected):
+        if value_of(request, row):
+            return
+    places = (
+        request.place_of(row.image_property),
+        f"flavor extra spec {row.extra_spec}",
+    )
+    needed = str(row_named(depends_on.row).image_property)
+    # Of a TPM, 2.0: each model has it.
+    advice = f"{needed}={max(enabling_values(depends_on))}"
+    without = f"an image without {advice if depends_on.values else needed}"
+    for place, raw in zip(places, raw_values(request, row), strict=True):
+        value = None if raw is None else row.canonical(raw)
+        if not value or not row.values[value].trait:
+            continue
+        source = Source(place, value)
+        if request.asks_anew(str(source)):
+            yield source, without, advice
 
 
 def _is_ignored(request: Request, row: Row) -> bool:

@@ -16,6 +16,7 @@ from os_prefilter.common.errors import (
     ImpossibleCombination,
     UnknownValue,
 )
+from os_prefilter.common.placement_values import resource_amount
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.guest_platform import Guest
@@ -373,13 +374,14 @@ def address_bits_of(request: Request) -> AddressBits:
 
 
 def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
-    """Yield the place, the value and why no guest of Nova starts with it.
+    """Yield the place, the value and why no guest of Nova has it.
 
     On any host.
 
     Nothing that a server has lived with: it may have started before Nova built
     guests so.
     """
+    yield from _exceeded_video_ram(request)
     place = request.place_of("hw_machine_type")
     machine = str(request.image_property("hw_machine_type"))
     found = _VERSION_OF_PC.fullmatch(machine)
@@ -393,10 +395,17 @@ def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
         )
         yield place, machine, reason
     bits = address_bits_of(request)
-    mode = value_named(request, "maxphysaddr_mode") if bits.value else None
-    if not mode or not request.asks_anew(bits.place, str(mode.source)):
+    mode = value_named(request, "maxphysaddr_mode")
+    sources = (bits.place, str(mode.source) if mode else "")
+    if not bits.value or not request.asks_anew(*sources):
         return
-    if mode.value == "passthrough":
+    if not mode:
+        reason = (
+            "Nova ignores the number without a mode; set"
+            " hw_maxphysaddr_mode=emulate as well"
+        )
+        yield bits.place, quote(bits.value), reason
+    elif mode.value == "passthrough":
         reason = (
             "libvirt takes no number of bits with maxphysaddr_mode"
             " passthrough; remove one of the two"
@@ -404,6 +413,27 @@ def never_start_in_nova(request: Request) -> Iterator[tuple[str, str, str]]:
         yield bits.place, quote(bits.value), reason
     elif bits.number not in ADDRESS_BITS:
         yield bits.place, quote(bits.value), TAKEN_ADDRESS_BITS
+
+
+def _exceeded_video_ram(request: Request) -> Iterator[tuple[str, str, str]]:
+    """Yield the image's video memory if the flavor allows less.
+
+    A flavor without a limit allows none (_add_video_driver in Nova's
+    virt/libvirt/driver.py, and vmops.py of VMware).
+    """
+    place = "image property hw_video_ram"
+    limit = "hw_video:ram_max_mb"
+    raw = request.image_property("hw_video_ram")
+    requested = resource_amount(raw) or 0
+    allowed = resource_amount(request.extra_spec(limit)) or 0
+    if requested > allowed and request.asks_anew(
+        place, f"flavor extra spec {limit}"
+    ):
+        reason = (
+            f"the flavor allows {quote(allowed)} MiB of video memory; use one"
+            f" with {limit}={quote(requested)}"
+        )
+        yield place, quote(raw), reason
 
 
 def _encrypts_memory(request: Request) -> bool:

@@ -188,11 +188,12 @@ Placement together.
 Whether Nova's own drivers build the guests: they read properties and extra
 specs, but no traits. With true, nova-scheduler rejects a request that names
 the device of an enabled filter by its trait without the property
-(``trait:CUSTOM_COMPUTE_TIME_HPET``), and a request with two values that no
-guest of Nova has together (Secure Boot on x86_64 without UEFI). The error says
-what to set; existing servers are not rejected for this. With false, for a
-driver that uses ``guest_settings``, the first is a warning, and the driver
-decides on the second.
+(``trait:CUSTOM_COMPUTE_TIME_HPET``), a request with two values that no guest
+of Nova has together (Secure Boot on x86_64 without UEFI), and one with a value
+that Nova ignores or refuses without another (the model of a TPM without a
+version). The error says what to set; existing servers are not rejected for
+this. With false, for a driver that uses ``guest_settings``, the first and the
+last are warnings, and the driver decides on the second.
 """,
     ),
     cfg.BoolOpt(

@@ -111,6 +111,25 @@ def test_audit_gives_the_expected_verdict(
 
 
 @pytest.mark.parametrize(
+    ("flavors", "verdict"),
+    [
+        ((), ImageVerdict.OK),
+        ((Flavor(1, 512, name="small"),), ImageVerdict.REJECTED),
+    ],
+    ids=["alone", "with a flavor without a limit"],
+)
+def test_image_with_video_memory_is_rejected_by_a_flavor_that_allows_none(
+    flavors: tuple[Flavor, ...], verdict: ImageVerdict
+) -> None:
+    image = Image({"hw_video_ram": "16"}, disk_format="qcow2", name="desktop")
+    options = Options(nova_builds_guests=True)
+    service = Service.from_names("image_metadata", options=options)
+    change = FilterChange(NONE, service)
+    result = audit_images([image], example_fleet(), change, flavors=flavors)
+    assert only_line(result).verdict is verdict
+
+
+@pytest.mark.parametrize(
     ("properties", "options", "verdict"), _REJECTIONS.values(), ids=_REJECTIONS
 )
 def test_audit_gives_a_reason_if_the_request_is_rejected(

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.placement_values import LARGEST_AMOUNT
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.request.query import (
@@ -51,8 +52,15 @@ from os_prefilter_tools.operators.refused_by_nova import (
 
 LONGEST_NAME = 255
 
-ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
-"""For images alone, where every host counts as large enough."""
+ANY_FLAVOR = Flavor(
+    vcpus=1,
+    memory_mb=1,
+    extra_specs={"hw_video:ram_max_mb": str(LARGEST_AMOUNT)},
+)
+"""For images alone, where every host counts as large enough.
+
+Flavors with a limit for video memory may exist, too.
+"""
 
 
 class FilterChange(NamedTuple):

@@ -9,9 +9,10 @@ password. Names and defaults are those of Nova 34 (``nova/conf/libvirt.py``,
 ``compute.py``, ``scheduler.py`` and ``spice.py``); a test compares them.
 """
 
+import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 
 from oslo_config import cfg, types
 
-from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
@@ -116,21 +117,69 @@ def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
     if path is not None:
         check_readable(path)
     files = [] if path is None else [str(path)]
+    return _read((), files, [], str(path))
+
+
+def load_default_conf(
+    arguments: Sequence[str] = (), program: str = "nova-compute"
+) -> cfg.ConfigOpts:
+    """Return the configuration that a program of Nova reads.
+
+    :param arguments: ``--config-file`` and ``--config-dir`` with their paths;
+        oslo.config's default paths stand for an option that is not given
+    :raises DocumentError: if a path is a named pipe or a device, or there is
+        no file
+    :raises ConfigurationError: if a file or a directory cannot be read
+    """
+    files = cfg.find_config_files("nova", program)
+    folders = cfg.find_config_dirs("nova", program)
+    named = list(arguments[1::2])
+    if "--config-file" not in arguments:
+        named += files
+    if "--config-dir" not in arguments:
+        named += folders
+    for path in named:
+        check_readable(path)
+        _check_listable(path)
+    if not named:
+        raise DocumentError("/etc/nova", "there is no nova.conf.")
+    return _read(arguments, files, folders, ", ".join(named))
+
+
+def _check_listable(path: str) -> None:
+    # oslo.config takes a directory that it may not list for an empty one.
+    if not Path(path).is_dir():
+        return
+    try:
+        os.listdir(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{escape_line(path)}: the directory cannot be read:"
+            f" {error.strerror}."
+        ) from error
+
+
+def _read(
+    arguments: Sequence[str],
+    files: list[str],
+    folders: list[str],
+    where: str,
+) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     try:
         conf(
-            [],
+            list(arguments),
             project="nova",
             default_config_files=files,
-            default_config_dirs=[],
+            default_config_dirs=folders,
             use_env=False,
         )
     except (cfg.Error, OSError, ValueError) as error:
         # Without its cause, which contains the line, and so perhaps a
         # password.
-        where = escape_line(str(path))
         raise ConfigurationError(
-            f"{where}: it cannot be read as a nova.conf: {reason_of(error)}"
+            f"{escape_line(where)}: it cannot be read as a nova.conf:"
+            f" {reason_of(error)}"
         ) from None
     return conf
 

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The files and directories that nova-compute reads, in temporary trees."""
+
+import os
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from os_prefilter.adapters.nova_conf import load_default_conf
+from os_prefilter.common.errors import ConfigurationError, PrefilterError
+
+_KVM = "[libvirt]\nvirt_type = kvm\n"
+_QEMU = "[libvirt]\nvirt_type = qemu\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the first of oslo.config's default directories."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".nova"
+    folder.mkdir()
+    return folder
+
+
+def _virt_type(conf: cfg.ConfigOpts) -> str:
+    conf.register_opt(cfg.StrOpt("virt_type"), group="libvirt")
+    return str(conf.libvirt.virt_type)
+
+
+def _write(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "nova-compute.conf",
+        "nova.conf.d/10-compute.conf",
+        "nova-compute.conf.d/10.conf",
+    ],
+)
+def test_the_default_files_are_those_of_nova_compute(
+    home: Path, later: str
+) -> None:
+    _write(home / "nova.conf", _KVM)
+    _write(home / later, _QEMU)
+    assert _virt_type(load_default_conf()) == "qemu"
+
+
+def test_the_last_named_file_wins(home: Path) -> None:
+    first = _write(home / "a", _KVM)
+    second = _write(home / "b", _QEMU)
+    words = ("--config-file", first, "--config-file", second)
+    assert _virt_type(load_default_conf(words)) == "qemu"
+
+
+def test_a_named_directory_leaves_the_default_files(home: Path) -> None:
+    _write(home / "nova.conf", _QEMU)
+    _write(home / "extra/a.conf", "[DEFAULT]\n")
+    words = ("--config-dir", str(home / "extra"))
+    assert _virt_type(load_default_conf(words)) == "qemu"
+
+
+def test_no_file_is_an_error(home: Path) -> None:
+    with pytest.raises(PrefilterError, match=r"there is no nova\.conf"):
+        load_default_conf()
+
+
+@pytest.mark.parametrize("option", ["--config-file", "--config-dir"])
+def test_a_missing_path_is_an_error(home: Path, option: str) -> None:
+    with pytest.raises(PrefilterError, match="missing"):
+        load_default_conf((option, str(home / "missing")))
+
+
+def test_a_directory_that_cannot_be_listed_is_an_error(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(home / "nova.conf.d/a.conf", _KVM)
+
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(ConfigurationError, match="Permission denied"):
+        load_default_conf()
+
+
+def test_an_error_has_no_password(home: Path) -> None:
+    path = _write(home / "nova.conf", "[placement]\n  secret123\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_default_conf(("--config-file", path))
+    assert "secret123" not in str(caught.value)

@@ -8,6 +8,7 @@ import pytest
 
 from os_prefilter.adapters.nova_compute import (
     RunningCompute,
+    arguments_to_read,
     configuration_arguments,
     running_computes,
 )
@@ -127,3 +128,39 @@ def test_a_process_that_ended_is_left_out(proc: Path) -> None:
 
 def test_an_option_without_a_path_is_empty() -> None:
     assert configuration_arguments(["--config-file"]) == ("--config-file", "")
+
+
+_STARTED = RunningCompute(10, _DEBIAN_ARGUMENTS)
+
+
+def test_without_arguments_the_running_ones_are_read() -> None:
+    assert arguments_to_read((), [_STARTED]) == (_DEBIAN_ARGUMENTS, [])
+
+
+def test_the_same_arguments_give_no_warning() -> None:
+    assert arguments_to_read(_DEBIAN_ARGUMENTS, [_STARTED])[1] == []
+
+
+def test_given_arguments_win_with_a_warning() -> None:
+    given = ("--config-file", "/etc/nova/nova.conf")
+    arguments, warnings = arguments_to_read(given, [_STARTED])
+    assert arguments == given
+    assert "nova-compute.conf" in warnings[0]
+
+
+def test_without_nova_compute_nothing_is_compared() -> None:
+    assert arguments_to_read((), []) == ((), [])
+
+
+def test_two_processes_that_differ_are_warned_of() -> None:
+    other = RunningCompute(20, ("--config-file", "/other"))
+    arguments, warnings = arguments_to_read((), [_STARTED, other])
+    assert arguments == ()
+    assert len(warnings) == 2
+
+
+def test_files_out_of_sight_are_not_read() -> None:
+    hidden = RunningCompute(10, _DEBIAN_ARGUMENTS, "it runs in a container")
+    arguments, warnings = arguments_to_read((), [hidden])
+    assert arguments == ()
+    assert "not known" in warnings[0]

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from os_prefilter.common.quoting import escape_line
+
 _OPTIONS = ("--config-file", "--config-dir")
 _PROGRAM = "nova-compute"
 
@@ -128,3 +130,39 @@ def _mounts(folder: Path) -> Iterator[list[str]]:
     text = (folder / "mountinfo").read_text("utf-8", "surrogateescape")
     for line in text.splitlines():
         yield line.split()
+
+
+def arguments_to_read(
+    given: Sequence[str], running: Sequence[RunningCompute]
+) -> tuple[tuple[str, ...], list[str]]:
+    """Return the configuration arguments to read, and warnings.
+
+    Arguments that are given win. Without them it is what the running
+    nova-compute was started with, if its files can be read from here.
+
+    :param given: ``--config-file`` and ``--config-dir`` of our command line
+    """
+    warnings = [
+        f"nova-compute (process {each.pid}): {each.unknown}. What it reads is"
+        " not known, and was not compared."
+        for each in running
+        if each.unknown
+    ]
+    readable = [each for each in running if not each.unknown]
+    if not given and len({each.arguments for each in readable}) == 1:
+        return readable[0].arguments, warnings
+    ours = _describe(given)
+    differing = [each for each in readable if each.arguments != tuple(given)]
+    warnings += [
+        f"nova-compute (process {each.pid}) was started with"
+        f" {_describe(each.arguments)}, and this command reads {ours}: the"
+        " report may differ from what guests get. Give the same options."
+        for each in differing
+    ]
+    return tuple(given), warnings
+
+
+def _describe(arguments: Sequence[str]) -> str:
+    if not arguments:
+        return "its default files"
+    return escape_line(" ".join(arguments))

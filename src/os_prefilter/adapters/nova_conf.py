@@ -151,7 +151,7 @@ def _check_listable(path: str) -> None:
     if not Path(path).is_dir():
         return
     try:
-        os.listdir(path)
+        os.listdir(path)  # noqa: PTH208 - iterdir is lazy
     except OSError as error:
         raise ConfigurationError(
             f"{escape_line(path)}: the directory cannot be read:"

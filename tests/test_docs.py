@@ -242,7 +242,7 @@ def test_systemd_unit_uses_valid_options_of_capabilities_report() -> None:
     )
     assert arguments.watch
     assert arguments.nova_conf
-    assert (arguments.config_file, arguments.nova_release) == (
+    assert (arguments.log_config, arguments.nova_release) == (
         "/etc/os-prefilter/agent.conf",
         34,
     )

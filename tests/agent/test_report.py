@@ -210,8 +210,8 @@ _WRONG = [
     ),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
     (
-        "--nova-conf {conf} --config-file x",
-        "--config-file: it configures the log of --watch. Leave it out.",
+        "--nova-conf {conf} --log-config x",
+        "--log-config: it configures the log of --watch. Leave it out.",
     ),
     ("--watch=0.99", "is not a whole number of seconds of at least 1"),
     ("--watch=nan", "is not a whole number of seconds of at least 1"),
@@ -370,7 +370,7 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
         "1",
         "--nova-conf",
         conf,
-        "--config-file",
+        "--log-config",
         str(configuration),
     ]
     command = [
@@ -444,7 +444,7 @@ def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(
         "1",
         "--nova-conf",
         conf,
-        "--config-file",
+        "--log-config",
         str(configuration),
     ]
     for line, problem in (

@@ -110,7 +110,7 @@ class ReportArguments(HostArguments):
     provider_config: str | None = None
     remove: bool = False
     watch: float | None = None
-    config_file: str | None = None
+    log_config: str | None = None
 
     def check(self) -> None:
         """Refuse options that conflict, and a provider without a name.
@@ -131,9 +131,9 @@ class ReportArguments(HostArguments):
                     "it probes a libvirt at an interval; --driver"
                     f" {self.driver} has none.",
                 )
-        elif self.config_file:
+        elif self.log_config:
             raise DocumentError(
-                "--config-file",
+                "--log-config",
                 "it configures the log of --watch. Leave it out.",
             )
         # A file for nova-compute applies to all its nodes, and those of Ironic
@@ -216,7 +216,7 @@ class ReportCapabilities(Listing):
             "with --watch: a configuration file with oslo.log's options in"
             " [DEFAULT]; default: log to stderr"
         )
-        group.add_argument("--config-file", metavar="FILE", help=text)
+        group.add_argument("--log-config", metavar="FILE", help=text)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the table, or watch until a signal.
@@ -306,7 +306,7 @@ class ReportCapabilities(Listing):
             return LibvirtHost(asked.connect or "", asked.settings())
 
         def configure() -> tuple[agent.ReportingHost, agent.Report]:
-            _set_up_logging(asked.config_file, self.app.options)
+            _set_up_logging(asked.log_config, self.app.options)
             found = host()
             placement.configure()
             return found, report
@@ -319,7 +319,7 @@ class ReportCapabilities(Listing):
             configure=configure,
         )
         placement.sleep = watch.wait
-        _set_up_logging(asked.config_file, self.app.options)
+        _set_up_logging(asked.log_config, self.app.options)
         agent.run_until_signal(watch)
 
 
@@ -474,7 +474,7 @@ def _format_changes(changes: Sequence[TraitChange]) -> str:
 
 
 def _set_up_logging(
-    config_file: str | None, options: argparse.Namespace
+    log_config: str | None, options: argparse.Namespace
 ) -> None:
     """Log as oslo.log's options in a file say, by default to stderr.
 
@@ -482,7 +482,7 @@ def _set_up_logging(
         the file
     :raises ConfigurationError: if the log cannot be written as configured
     """
-    conf = read_configuration(config_file, logging.register_options)
+    conf = read_configuration(log_config, logging.register_options)
     conf.set_default("use_stderr", True)
     if options.log_file:
         conf.set_override("log_file", options.log_file)
@@ -505,7 +505,7 @@ def _set_up_logging(
         root.handlers[:] = handlers
         raise ConfigurationError(
             f"The log cannot be set up: {describe_error(error)}. Correct"
-            f" oslo.log's options in {config_file}."
+            f" oslo.log's options in {log_config}."
         ) from error
     for handler in root.handlers:
         handler.setFormatter(

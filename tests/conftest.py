@@ -20,7 +20,7 @@ from os_prefilter import (
     allocation_candidates_query,
     default_service,
 )
-from os_prefilter.adapters import shared_cache
+from os_prefilter.adapters import nova_compute, shared_cache
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.service import Service, deployment_facts
 from os_prefilter.service.conf import GROUP, register_opts
@@ -66,6 +66,8 @@ PATIENCE = deployment_facts.PATIENCE
 # it.
 deployment_facts.PATIENCE = 60.0
 shared_cache._SLOW = 60.0
+# A nova-compute of this machine is not that of a test's host.
+nova_compute.PROC = Path("/nowhere/proc")
 
 # Of each law that does not say how many examples it takes, those of the test
 # kit as well, which is imported after this. In CI too, other examples each

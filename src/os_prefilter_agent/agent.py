@@ -79,6 +79,8 @@ class Watch:
         does not wait for the same connection
     :param configure: reads the configuration again, and returns the host and
         the report by it; None keeps both
+    :param must_reload: called in each round: whether the configuration must be
+        read again
     """
 
     def __init__(  # noqa: PLR0913 - the last ones have defaults
@@ -90,11 +92,13 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
         give_up: Callable[[], None] = lambda: None,
         configure: Callable[[], tuple[ReportingHost, Report]] | None = None,
+        must_reload: Callable[[], bool] = lambda: False,
     ) -> None:
         self._host = host
         self._report = report
         self._give_up = give_up
         self._configure = configure or (lambda: (self._host, self._report))
+        self._must_reload = must_reload
         # Waiting for longer raises OverflowError.
         self._interval = min(interval, threading.TIMEOUT_MAX)
         self._clock = clock
@@ -165,6 +169,8 @@ class Watch:
 
         :raises ConfigurationError: as :meth:`run`
         """
+        if self._must_reload():
+            self.reload()
         facts = self._current_facts()
         if facts is None:
             return

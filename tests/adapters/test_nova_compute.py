@@ -2,19 +2,22 @@
 
 """What a running nova-compute was started with, from trees like /proc."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from oslo_config import cfg
 
 from os_prefilter.adapters.nova_compute import (
+    NovaConfiguration,
     RunningCompute,
-    arguments_to_read,
     configuration_arguments,
     running_computes,
 )
+from os_prefilter.common.errors import ConfigurationError
+from tests.support.proc import IN_CONTAINER, end, make_proc, start
 
-_HOST = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
-_CONTAINER = "90 80 0:55 / / rw - overlay overlay rw\n"
 _DEBIAN = (
     "/usr/bin/python3",
     "/usr/bin/nova-compute",
@@ -30,29 +33,20 @@ _DEBIAN_ARGUMENTS = (
 )
 
 
-def _process(
-    proc: Path,
-    pid: int,
-    *words: str,
-    parent: int = 1,
-    mounts: str = _HOST,
-    cwd: str = "",
-) -> None:
-    folder = proc / str(pid)
-    folder.mkdir()
-    line = "".join(f"{word}\0" for word in words)
-    (folder / "cmdline").write_text(line)
-    (folder / "status").write_text(f"Name:\tx\nPPid:\t{parent}\n")
-    (folder / "mountinfo").write_text(mounts)
-    if cwd:
-        (folder / "cwd").symlink_to(cwd)
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = make_proc(tmp_path / "proc")
+    monkeypatch.setattr("os_prefilter.adapters.nova_compute.PROC", folder)
+    return folder
 
 
 @pytest.fixture
-def proc(tmp_path: Path) -> Path:
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self" / "mountinfo").write_text(_HOST)
-    return tmp_path
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the first of oslo.config's default directories."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".nova"
+    folder.mkdir()
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -74,8 +68,8 @@ def proc(tmp_path: Path) -> Path:
 def test_it_reads_the_arguments_of_nova_compute(
     proc: Path, words: tuple[str, ...], arguments: tuple[str, ...]
 ) -> None:
-    _process(proc, 10, *words)
-    assert running_computes(proc) == [RunningCompute(10, arguments)]
+    start(proc, 10, *words)
+    assert running_computes() == [RunningCompute(10, arguments)]
 
 
 @pytest.mark.parametrize(
@@ -85,82 +79,309 @@ def test_it_reads_the_arguments_of_nova_compute(
         pytest.param(("vi", "/usr/bin/nova-compute"), id="editor"),
         pytest.param(("python3", "x.py", "nova-compute"), id="argument"),
         pytest.param(("nova-compute-watcher",), id="longer name"),
+        pytest.param(("nova-compute", "--version"), id="version"),
     ],
 )
 def test_other_programs_are_not_nova_compute(
     proc: Path, words: tuple[str, ...]
 ) -> None:
-    _process(proc, 10, *words)
-    assert running_computes(proc) == []
+    start(proc, 10, *words)
+    assert running_computes() == []
 
 
 def test_a_child_of_nova_compute_is_left_out(proc: Path) -> None:
-    _process(proc, 10, *_DEBIAN)
-    _process(proc, 11, *_DEBIAN, parent=10)
-    assert [each.pid for each in running_computes(proc)] == [10]
+    start(proc, 10, *_DEBIAN)
+    start(proc, 11, *_DEBIAN, parent=10)
+    assert [each.pid for each in running_computes()] == [10]
 
 
-def test_a_relative_path_starts_at_its_working_directory(proc: Path) -> None:
-    _process(proc, 10, "nova-compute", "--config-file", "a", cwd="/opt")
-    (found,) = running_computes(proc)
-    assert found.arguments == ("--config-file", "/opt/a")
-
-
-def test_a_relative_path_without_working_directory_is_unknown(
-    proc: Path,
-) -> None:
-    _process(proc, 10, "nova-compute", "--config-file", "a")
-    (found,) = running_computes(proc)
-    assert "relative path" in found.unknown
+def test_a_relative_path_is_unknown(proc: Path) -> None:
+    """Its working directory is open to its own user alone."""
+    start(proc, 10, "nova-compute", "--config-file", "a")
+    (found,) = running_computes()
+    assert found.unknown == "its files have relative paths"
 
 
 def test_the_files_of_a_container_are_unknown(proc: Path) -> None:
-    _process(proc, 10, *_DEBIAN, mounts=_CONTAINER)
-    (found,) = running_computes(proc)
+    start(proc, 10, *_DEBIAN, mounts=IN_CONTAINER)
+    (found,) = running_computes()
     assert found.arguments == _DEBIAN_ARGUMENTS
     assert "container" in found.unknown
 
 
 def test_a_process_that_ended_is_left_out(proc: Path) -> None:
     (proc / "10").mkdir()
-    assert running_computes(proc) == []
+    assert running_computes() == []
 
 
 def test_an_option_without_a_path_is_empty() -> None:
     assert configuration_arguments(["--config-file"]) == ("--config-file", "")
 
 
-_STARTED = RunningCompute(10, _DEBIAN_ARGUMENTS)
+def _conf(path: Path, virt_type: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"[libvirt]\nvirt_type = {virt_type}\n")
+    return str(path)
 
 
-def test_without_arguments_the_running_ones_are_read() -> None:
-    assert arguments_to_read((), [_STARTED]) == (_DEBIAN_ARGUMENTS, [])
+def _virt_type(nova: NovaConfiguration) -> str | None:
+    option = cfg.StrOpt("virt_type")
+    nova.conf.register_opt(option, group="libvirt")
+    value: str | None = nova.conf.libvirt.virt_type
+    return value
 
 
-def test_the_same_arguments_give_no_warning() -> None:
-    assert arguments_to_read(_DEBIAN_ARGUMENTS, [_STARTED])[1] == []
+def _debian(home: Path) -> list[str]:
+    _conf(home / "nova.conf", "kvm")
+    _conf(home / "nova-compute.conf", "qemu")
+    return [
+        f"--config-file={home}/nova.conf",
+        f"--config-file={home}/nova-compute.conf",
+    ]
 
 
-def test_given_arguments_win_with_a_warning() -> None:
-    given = ("--config-file", "/etc/nova/nova.conf")
-    arguments, warnings = arguments_to_read(given, [_STARTED])
-    assert arguments == given
-    assert "nova-compute.conf" in warnings[0]
+def _debian_of_one_file(home: Path) -> list[str]:
+    _conf(home / "nova-compute.conf", "kvm")
+    return ["--config-file", _conf(home / "nova.conf", "qemu")]
 
 
-def test_without_nova_compute_nothing_is_compared() -> None:
-    assert arguments_to_read((), []) == ((), [])
+def _rhel(home: Path) -> list[str]:
+    _conf(home / "nova.conf", "qemu")
+    return []
 
 
-def test_two_processes_that_differ_are_warned_of() -> None:
-    other = RunningCompute(20, ("--config-file", "/other"))
-    arguments, warnings = arguments_to_read((), [_STARTED, other])
-    assert arguments == ()
-    assert len(warnings) == 2
+def _rhosp(home: Path) -> list[str]:
+    (home / "nova.conf").touch()
+    _conf(home / "nova.conf.d" / "01-nova.conf", "kvm")
+    _conf(home / "nova.conf.d" / "25-nova-extra.conf", "qemu")
+    return []
 
 
-def test_files_out_of_sight_are_not_read() -> None:
-    hidden = RunningCompute(10, _DEBIAN_ARGUMENTS, "it runs in a container")
-    arguments, warnings = arguments_to_read((), [hidden])
-    assert arguments == ()
-    assert "not known" in warnings[0]
+def _named_directory(home: Path) -> list[str]:
+    _conf(home / "nova.d" / "a.conf", "kvm")
+    _conf(home / "nova.d" / "b.conf", "qemu")
+    return ["--config-dir", str(home / "nova.d")]
+
+
+def _directory_of_the_program(home: Path) -> list[str]:
+    _conf(home / "nova.conf", "kvm")
+    _conf(home / "nova-compute.conf.d" / "a.conf", "qemu")
+    return []
+
+
+def _file_after_the_directory(home: Path) -> list[str]:
+    directory = f"--config-dir={home / 'nova.d'}"
+    _conf(home / "nova.d" / "a.conf", "kvm")
+    return [directory, "--config-file", _conf(home / "last.conf", "qemu")]
+
+
+_LAYOUTS = (
+    _debian,
+    _debian_of_one_file,
+    _rhel,
+    _rhosp,
+    _named_directory,
+    _directory_of_the_program,
+    _file_after_the_directory,
+)
+
+
+@pytest.mark.parametrize("layout", _LAYOUTS)
+def test_each_layout_is_read_as_the_running_nova_compute_reads_it(
+    layout: Callable[[Path], list[str]], home: Path, proc: Path
+) -> None:
+    """Nova's own oslo.config, called with the same command line, agrees."""
+    words = layout(home)
+    start(proc, 10, "/usr/bin/python3", "/usr/bin/nova-compute", *words)
+    novas = cfg.ConfigOpts()
+    novas(words, project="nova", prog="nova-compute")
+    novas.register_opt(cfg.StrOpt("virt_type"), group="libvirt")
+    assert novas.libvirt.virt_type == "qemu"
+    assert _virt_type(NovaConfiguration()) == "qemu"
+
+
+@pytest.mark.parametrize("layout", [_debian, _rhel, _rhosp])
+def test_default_files_are_read_without_a_running_nova_compute(
+    layout: Callable[[Path], list[str]], home: Path, proc: Path
+) -> None:
+    layout(home)
+    nova = NovaConfiguration()
+    assert _virt_type(nova) == "qemu"
+    assert not nova.unknown
+
+
+@pytest.mark.usefixtures("proc")
+def test_saved_documents_are_read_without_the_files_of_this_host(
+    home: Path,
+) -> None:
+    _rhel(home)
+    nova = NovaConfiguration(only_given=True)
+    assert _virt_type(nova) is None
+
+
+def test_given_arguments_win_with_a_warning(home: Path, proc: Path) -> None:
+    start(proc, 10, "nova-compute", *_debian(home))
+    given = ("--config-file", f"{home}/nova.conf")
+    nova = NovaConfiguration(given)
+    assert _virt_type(nova) == "kvm"
+    (warning,) = nova.warnings
+    assert warning == (
+        f"nova-compute (process 10) was started to read {home}/nova.conf,"
+        f" {home}/nova-compute.conf, and the given options name"
+        f" {home}/nova.conf: the report may differ from what guests get. Leave"
+        " them out, or give those of nova-compute."
+    )
+
+
+def test_other_arguments_for_the_same_files_give_no_warning(
+    home: Path, proc: Path
+) -> None:
+    _debian(home)
+    start(proc, 10, "nova-compute")
+    given = [
+        *("--config-file", f"{home}/nova.conf"),
+        *("--config-file", f"{home}/nova-compute.conf"),
+    ]
+    assert not NovaConfiguration(given).warnings
+
+
+def test_given_arguments_that_cannot_be_compared_are_read_with_a_warning(
+    home: Path, proc: Path
+) -> None:
+    _rhel(home)
+    start(proc, 10, "nova-compute", mounts=IN_CONTAINER)
+    nova = NovaConfiguration(("--config-file", f"{home}/nova.conf"))
+    assert not nova.unknown
+    assert "was not compared" in nova.warnings[0]
+
+
+def test_files_out_of_sight_are_not_known(home: Path, proc: Path) -> None:
+    _rhel(home)
+    start(proc, 10, *_DEBIAN, mounts=IN_CONTAINER)
+    assert "process 10): it runs in a container" in NovaConfiguration().unknown
+
+
+def test_two_that_read_different_files_are_not_known(
+    home: Path, proc: Path
+) -> None:
+    start(proc, 10, "nova-compute", *_debian(home))
+    start(proc, 20, "nova-compute", f"--config-file={home}/nova.conf")
+    assert NovaConfiguration().unknown == (
+        "nova-compute (process 10), nova-compute (process 20) read different"
+        " files"
+    )
+
+
+def test_two_that_read_the_same_files_are_read(home: Path, proc: Path) -> None:
+    words = _debian(home)
+    start(proc, 10, "nova-compute", *words)
+    start(proc, 20, "nova-compute", *words)
+    assert _virt_type(NovaConfiguration()) == "qemu"
+
+
+def _refuse(
+    monkeypatch: pytest.MonkeyPatch, refused: Path | str, name: str
+) -> None:
+    """Refuse a path as the kernel refuses other users; root may read all."""
+    target, attribute = {"listdir": (os, "listdir"), "open": (cfg, "open")}[
+        name
+    ]
+    original: Callable[..., object] = getattr(target, attribute, open)
+
+    def refusing(path: str, *rest: object) -> object:
+        if str(path) == str(refused):
+            raise PermissionError(13, "Permission denied", path)
+        return original(path, *rest)
+
+    monkeypatch.setattr(target, attribute, refusing, raising=False)
+
+
+_DENIED = (
+    pytest.param("nova.conf.d", "listdir", id="directory"),
+    pytest.param("nova.conf.d/01-nova.conf", "open", id="file in it"),
+    pytest.param("nova.conf", "open", id="file"),
+)
+
+
+@pytest.mark.parametrize(("refused", "function"), _DENIED)
+@pytest.mark.usefixtures("proc")
+def test_files_without_rights_are_not_known(
+    refused: str, function: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _rhosp(home)
+    _refuse(monkeypatch, home / refused, function)
+    nova = NovaConfiguration()
+    assert "ermission denied" in nova.unknown or str(home) in nova.unknown
+    assert _virt_type(nova) is None
+
+
+@pytest.mark.usefixtures("home", "proc")
+def test_closed_default_directory_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """oslo.config finds no file there, and Nova's defaults would be wrong."""
+    monkeypatch.setattr(
+        "os_prefilter.adapters.nova_conf._FOLDER", str(tmp_path)
+    )
+    _refuse(monkeypatch, tmp_path, "listdir")
+    nova = NovaConfiguration()
+    assert nova.unknown == (
+        f"{tmp_path}: the directory cannot be read: Permission denied"
+    )
+
+
+@pytest.mark.parametrize(("refused", "function"), _DENIED)
+@pytest.mark.usefixtures("proc")
+def test_given_files_without_rights_are_an_error(
+    refused: str, function: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _rhosp(home)
+    _refuse(monkeypatch, home / refused, function)
+    given = ["--config-file", f"{home}/nova.conf"]
+    given += ["--config-dir", f"{home}/nova.conf.d"]
+    with pytest.raises(ConfigurationError):
+        NovaConfiguration(given)
+
+
+def test_a_restart_is_a_change_and_an_end_is_none(
+    home: Path, proc: Path
+) -> None:
+    """While nova-compute is restarted, what it has read last counts."""
+    _conf(home / "nova.conf", "kvm")
+    start(proc, 10, "nova-compute")
+    nova = NovaConfiguration()
+    assert not nova.has_changed()
+    end(proc, 10)
+    assert not nova.has_changed()
+    other = _conf(home / "other.conf", "qemu")
+    start(proc, 20, "nova-compute", "--config-file", other)
+    assert nova.has_changed()
+    nova.read()
+    assert _virt_type(nova) == "qemu"
+    assert not nova.has_changed()
+
+
+def test_what_is_no_longer_visible_leaves_what_was_read(
+    home: Path, proc: Path
+) -> None:
+    """Placement is still reached by it, and nothing else is read."""
+    _conf(home / "nova.conf", "qemu")
+    start(proc, 10, "nova-compute")
+    nova = NovaConfiguration()
+    end(proc, 10)
+    start(proc, 20, "nova-compute", mounts=IN_CONTAINER)
+    _conf(home / "nova.conf", "kvm")
+    assert nova.has_changed()
+    nova.read()
+    assert "container" in nova.unknown
+    assert _virt_type(nova) == "qemu"
+
+
+def test_a_wrong_file_leaves_what_was_read(home: Path, proc: Path) -> None:
+    _conf(home / "nova.conf", "qemu")
+    start(proc, 10, "nova-compute")
+    nova = NovaConfiguration()
+    (home / "nova.conf").write_text("[libvirt\n")
+    with pytest.raises(ConfigurationError):
+        nova.read()
+    assert _virt_type(nova) == "qemu"

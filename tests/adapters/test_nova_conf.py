@@ -13,6 +13,7 @@ from oslo_config import cfg
 from os_prefilter.adapters.nova_conf import (
     LibvirtSettings,
     libvirt_settings,
+    load_conf,
     release_of_compute,
 )
 from os_prefilter.common.errors import ConfigurationError
@@ -21,7 +22,7 @@ from os_prefilter.common.errors import ConfigurationError
 def settings_of(tmp_path: Path, text: str | bytes) -> LibvirtSettings:
     path = tmp_path / "nova.conf"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return libvirt_settings(path)
+    return libvirt_settings(load_conf(path))
 
 
 def test_libvirt_options_and_their_defaults_match_nova_except_virt_type(
@@ -32,7 +33,7 @@ def test_libvirt_options_and_their_defaults_match_nova_except_virt_type(
     nova_conf.compute.register_opts(nova)
     nova_conf.spice.register_opts(nova)
     nova([], default_config_files=[], default_config_dirs=[])
-    ours = libvirt_settings()
+    ours = settings_of(tmp_path, "")
     assert (ours, ours.connection_uri) == (
         LibvirtSettings(),
         nova.libvirt.connection_uri,
@@ -206,7 +207,7 @@ def test_a_file_that_cannot_be_read_is_a_configuration_error(
     with pytest.raises(
         ConfigurationError, match="it cannot be read as a nova.conf"
     ):
-        libvirt_settings(tmp_path / name)
+        load_conf(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_parse_error_never_shows_the_broken_line(
     path = tmp_path / "nova.conf"
     path.write_text(line)
     with pytest.raises(ConfigurationError) as raised:
-        libvirt_settings(path)
+        libvirt_settings(load_conf(path))
     assert "secret" not in str(raised.value)
     assert f"{path}:1" in str(raised.value)
     assert len(str(raised.value)) < 900
@@ -259,14 +260,12 @@ def test_release_of_compute_is_that_of_the_command_where_no_package_is_installed
 def test_several_files_in_one_are_read_as_nova_reads_them_one_after_the_other(
     tmp_path: Path,
 ) -> None:
-    """As the error about an option that is given twice advises: the later
-    value counts, and sections add up.
-    """
+    """The later value counts, and sections add up."""
     path = tmp_path / "both.conf"
     path.write_text(
         "[libvirt]\nvirt_type = qemu\n[spice]\nenabled ="
         " true\n[libvirt]\nvirt_type = kvm\n"
     )
-    settings = libvirt_settings(path)
+    settings = libvirt_settings(load_conf(path))
     assert settings.virt_type == "kvm"
     assert settings.spice_enabled

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from os_prefilter.adapters.nova_conf import load_default_conf
+from os_prefilter.adapters.nova_conf import files_read, read_conf
 from os_prefilter.common.errors import ConfigurationError, PrefilterError
 
 _KVM = "[libvirt]\nvirt_type = kvm\n"
@@ -48,32 +48,40 @@ def test_the_default_files_are_those_of_nova_compute(
 ) -> None:
     _write(home / "nova.conf", _KVM)
     _write(home / later, _QEMU)
-    assert _virt_type(load_default_conf()) == "qemu"
+    assert _virt_type(read_conf(())) == "qemu"
 
 
 def test_the_last_named_file_wins(home: Path) -> None:
     first = _write(home / "a", _KVM)
     second = _write(home / "b", _QEMU)
     words = ("--config-file", first, "--config-file", second)
-    assert _virt_type(load_default_conf(words)) == "qemu"
+    assert _virt_type(read_conf(words)) == "qemu"
 
 
 def test_a_named_directory_leaves_the_default_files(home: Path) -> None:
     _write(home / "nova.conf", _QEMU)
     _write(home / "extra/a.conf", "[DEFAULT]\n")
     words = ("--config-dir", str(home / "extra"))
-    assert _virt_type(load_default_conf(words)) == "qemu"
+    assert _virt_type(read_conf(words)) == "qemu"
 
 
-def test_no_file_is_an_error(home: Path) -> None:
-    with pytest.raises(PrefilterError, match=r"there is no nova\.conf"):
-        load_default_conf()
+@pytest.mark.usefixtures("home")
+def test_without_files_the_configuration_is_empty() -> None:
+    assert files_read(read_conf(())) == ""
+
+
+def test_each_named_directory_is_in_messages(home: Path) -> None:
+    """oslo.config's own option has only the last one."""
+    _write(home / "a" / "a.conf", _KVM)
+    _write(home / "b" / "b.conf", _KVM)
+    words = ("--config-dir", f"{home}/a", "--config-dir", f"{home}/b")
+    assert files_read(read_conf(words)) == f"{home}/a, {home}/b"
 
 
 @pytest.mark.parametrize("option", ["--config-file", "--config-dir"])
 def test_a_missing_path_is_an_error(home: Path, option: str) -> None:
     with pytest.raises(PrefilterError, match="missing"):
-        load_default_conf((option, str(home / "missing")))
+        read_conf((option, str(home / "missing")))
 
 
 def test_a_directory_that_cannot_be_listed_is_an_error(
@@ -86,11 +94,11 @@ def test_a_directory_that_cannot_be_listed_is_an_error(
 
     monkeypatch.setattr(os, "listdir", refuse)
     with pytest.raises(ConfigurationError, match="Permission denied"):
-        load_default_conf()
+        read_conf(())
 
 
 def test_an_error_has_no_password(home: Path) -> None:
     path = _write(home / "nova.conf", "[placement]\n  secret123\n")
     with pytest.raises(ConfigurationError) as caught:
-        load_default_conf(("--config-file", path))
+        read_conf(("--config-file", path))
     assert "secret123" not in str(caught.value)

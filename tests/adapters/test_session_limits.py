@@ -117,7 +117,7 @@ def test_command_and_round_of_the_agent_end_although_placement_never_does(
             "report",
             "--driver",
             "fake",
-            "--nova-conf",
+            "--config-file",
             str(conf),
             "--provider",
             "kvm-1",

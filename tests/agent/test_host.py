@@ -136,7 +136,7 @@ def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(
     capsys: Capture,
 ) -> None:
     argv = (
-        "capabilities show --capabilities lxc.xml --nova-conf lxc.conf"
+        "capabilities show --capabilities lxc.xml --config-file lxc.conf"
         " --libvirt-version 9.0.0"
     )
     assert main(argv.split()) == 0
@@ -194,8 +194,8 @@ def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(
             "--connect: it is for --driver libvirt, not fake",
         ),
         (
-            "--driver vmware --nova-conf nova.conf",
-            "--nova-conf: it is for --driver libvirt",
+            "--driver vmware --config-file nova.conf",
+            "--config-file: it is for --driver libvirt",
         ),
         ("--driver ironic --bios bios.json", "no node: give --node FILE"),
         (
@@ -224,7 +224,7 @@ def test_versions_must_be_given_where_traits_are_written(
     given: str, says: str, capsys: Capture
 ) -> None:
     """What is not known of a host must not take traits from it."""
-    report = "capabilities report --provider x --nova-conf placement.conf"
+    report = "capabilities report --provider x --config-file placement.conf"
     Path("placement.conf").write_text(nova_conf("http://127.0.0.1:1"))
     assert main([*report.split(), *SAVED.split(), *given.split()]) == 1
     assert re.search(
@@ -242,11 +242,12 @@ def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(
     Path("other.conf").write_text(
         "[libvirt]\nconnection_uri = qemu://other/system\n"
     )
+    other = ("--config-file", "other.conf")
     every: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "qemu:///system"),
-        ({"nova_conf": "other.conf"}, "qemu://other/system"),
+        ({"configuration": other}, "qemu://other/system"),
         (
-            {"nova_conf": "other.conf", "connect": "test:///default"},
+            {"configuration": other, "connect": "test:///default"},
             "test:///default",
         ),
     )
@@ -254,7 +255,7 @@ def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(
         monkeypatch.setitem(sys.modules, "libvirt", libvirt := FakeLibvirt())
         host = HostArguments(**given)
         context = Context(sys.stderr, None, None, is_quiet=False)
-        facts = host.facts(context, assume=False)
+        facts = host.facts(context, host.read_nova(), assume=False)
         assert host.assumptions(facts) == ()
         assert libvirt.calls[0] == ("open", uri)
 

@@ -88,7 +88,7 @@ def conf(server: Served, tmp_path: Path) -> str:
 def test_report_prints_its_changes_and_a_dry_run_writes_nothing(
     aware: Served, conf: str, capsys: Capture
 ) -> None:
-    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
+    report = (*FAKE, "--config-file", conf, "--provider", HOST)
     expected = [
         {"Provider": HOST, "Trait": trait, "Change": "add"}
         for trait in sorted({*BY_REPORTS, "OWNER_NOVA"})
@@ -136,7 +136,7 @@ def test_report_that_is_made_once_looks_twice_at_a_new_provider_below_the_host(
         "inventories": {"VGPU": {"total": 4}},
     }
     request("PUT", f"/resource_providers/{uuid}/inventories", inventories)
-    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
+    report = (*FAKE, "--config-file", conf, "--provider", HOST)
     added = {"Provider": "gpu", "Trait": "OWNER_NOVA", "Change": "add"}
     assert added in json_of(capsys, *report, "--dry-run")
     assert pauses == []
@@ -153,7 +153,7 @@ def test_owner_trait_is_read_from_the_config_file(
 ) -> None:
     with Path(conf).open("a", encoding="utf-8") as file:
         file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
-    rows = json_of(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
+    rows = json_of(capsys, *FAKE, "--config-file", conf, "--provider", HOST)
     added = {"Provider": HOST, "Trait": "CUSTOM_OWNER_ZUN", "Change": "add"}
     assert added in rows
     assert "OWNER_NOVA" not in traits_of(aware.placement)
@@ -164,7 +164,7 @@ def test_provider_config_is_written_with_what_placement_says_is_wanted(
 ) -> None:
     path = tmp_path / "os-prefilter.yaml"
     before = everything(aware.placement)
-    report = (*FAKE, "--nova-conf", conf, "--provider-config", str(path))
+    report = (*FAKE, "--config-file", conf, "--provider-config", str(path))
     expected = [
         {"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"}
         for trait in sorted(BY_REPORTS)
@@ -182,35 +182,38 @@ def test_provider_config_is_written_with_what_placement_says_is_wanted(
 
 
 _WRONG = [
-    ("--provider x", "no Placement: give --nova-conf FILE"),
-    ("--nova-conf {conf}", "--provider: give the name or the UUID"),
+    ("--provider x", "no Placement: give --config-file FILE"),
+    ("--config-file {conf}", "--provider: give the name or the UUID"),
     (
-        "--nova-conf {conf} --provider nosuch",
+        "--config-file {conf} --provider nosuch",
         "Placement has no resource provider 'nosuch'. nova-compute creates it",
     ),
-    ("--nova-conf {tmp}/none --provider x", "cannot be read as a nova.conf"),
-    ("--nova-conf {tmp}/owner --provider x", "option owner_trait"),
+    ("--config-file {tmp}/none --provider x", "cannot be read as a nova.conf"),
+    ("--config-file {tmp}/owner --provider x", "option owner_trait"),
     (
-        "--nova-conf {tmp}/down --provider x",
+        "--config-file {tmp}/down --provider x",
         "Placement did not respond to GET /traits",
     ),
-    ("--nova-conf {conf} --provider=", "--provider: the value is empty"),
+    ("--config-file {conf} --provider=", "--provider: the value is empty"),
     (
-        "--nova-conf {conf} --provider-config {tmp}/none/x.yaml",
+        "--config-file {conf} --provider-config {tmp}/none/x.yaml",
         "there is no such directory",
     ),
     (
-        "--nova-conf {conf} --provider-config {tmp}/owner",
+        "--config-file {conf} --provider-config {tmp}/owner",
         "was not written by os-prefilter",
     ),
-    ("--provider-config {tmp}/x.yaml", "no Placement: give --nova-conf FILE"),
+    (
+        "--provider-config {tmp}/x.yaml",
+        "no Placement: give --config-file FILE",
+    ),
     (
         "--watch 5",
         "it probes a libvirt at an interval; --driver fake has none",
     ),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
     (
-        "--nova-conf {conf} --log-config x",
+        "--config-file {conf} --log-config x",
         "--log-config: it configures the log of --watch. Leave it out.",
     ),
     ("--watch=0.99", "is not a whole number of seconds of at least 1"),
@@ -250,7 +253,7 @@ def test_missing_package_error_names_the_extras_to_install(
         if name.startswith("os_prefilter.adapters.placement."):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "keystoneauth1", None)
-    assert main([*FAKE, "--nova-conf", conf, "--provider", HOST]) == 1
+    assert main([*FAKE, "--config-file", conf, "--provider", HOST]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert (
@@ -327,7 +330,7 @@ def test_agent_logs_once_that_devices_are_not_known(
     monkeypatch.setattr(
         "os_prefilter_agent.cli.capabilities._set_up_logging", lambda *_: None
     )
-    argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf]
+    argv = ["capabilities", "report", "--watch", "1", "--config-file", conf]
     assert main(argv) == 0
     found = [
         each
@@ -340,11 +343,14 @@ def test_agent_logs_once_that_devices_are_not_known(
 
 SERVICE = """
 import sys
+from pathlib import Path
+from os_prefilter.adapters import nova_compute
 from os_prefilter.adapters.libvirt import host
 from os_prefilter_tools.cli.main import main
 from tests.agent.test_report import Libvirt
 host.LibvirtHost = Libvirt
 Libvirt.path = Libvirt.path / sys.argv[1]
+nova_compute.PROC = Path(sys.argv[1]).parent / "proc"
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -368,7 +374,7 @@ def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_en
     argv = [
         "--watch",
         "1",
-        "--nova-conf",
+        "--config-file",
         conf,
         "--log-config",
         str(configuration),
@@ -442,7 +448,7 @@ def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(
         "report",
         "--watch",
         "1",
-        "--nova-conf",
+        "--config-file",
         conf,
         "--log-config",
         str(configuration),

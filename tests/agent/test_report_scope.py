@@ -165,7 +165,7 @@ def report(server: Served, host: list[str], tmp_path: Path) -> Report:
             if name.startswith(WANTED):
                 client.delete_trait(name)
         server.placement.know(names_with(WANTED, wanted))
-        where = ("--nova-conf", str(conf), "--provider", HOST)
+        where = ("--config-file", str(conf), "--provider", HOST)
         assert main([*host, *where, *argv]) == 0
         traits = traits_of(server.placement)
         assert traits >= OTHERS
@@ -268,7 +268,7 @@ def test_provider_config_has_what_placement_says_is_wanted_and_needs_a_nova_conf
     missing = {NOT_CONFIGURED, *(marker_key((trait,)) for trait in STANDARD)}
     assert EVERY_PATTERN - keys_in(REPORTED, found) == EVERY_PATTERN & missing
     assert main([*host, "--provider-config", str(path)]) == 1
-    assert "no Placement: give --nova-conf FILE" in capsys.readouterr().err
+    assert "no Placement: give --config-file FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_provider_config_next_to_another_entry_of_the_host_is_refused_with_both_
     }
     document = {"meta": {"schema_version": "1.0"}, "providers": [other]}
     (tmp_path / "operator.yaml").write_text(yaml.safe_dump(document))
-    where = ("--nova-conf", str(tmp_path / "nova.conf"), "--provider", ours)
+    where = ("--config-file", str(tmp_path / "nova.conf"), "--provider", ours)
     assert main([*host, *where, "--provider-config", str(path)]) == 1
     error, _, text = capsys.readouterr().err.partition("\n\n")
     assert f"operator.yaml: it names the provider '{theirs}' too" in error

@@ -775,8 +775,8 @@ audit --flavor {file}
 baremetal steps --node {file} --property a=b
 candidates --hosts {file} --property a=b
 capabilities show --capabilities {file}
-capabilities show --nova-conf {file}
-capabilities report --provider a --driver fake --nova-conf {file}
+capabilities show --config-file {file}
+capabilities report --provider a --driver fake --config-file {file}
 decisions {file}
 explain --config-file {file} --property a=b
 explain --flavor {file}

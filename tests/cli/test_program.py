@@ -131,12 +131,10 @@ def test_an_option_that_is_given_twice_is_an_error(
 def test_of_several_configuration_files_one_is_to_be_made(
     capsys: Capture,
 ) -> None:
-    argv = (
-        "capabilities show --nova-conf nova.conf --nova-conf nova-compute.conf"
-    )
+    argv = "readiness --config-file nova.conf --config-file other.conf"
     assert main(argv.split()) == 1
     assert (
-        "of several files make one: cat nova.conf nova-compute.conf > FILE"
+        "of several files make one: cat nova.conf nova-scheduler.conf > FILE"
         in capsys.readouterr().err
     )
 

@@ -147,7 +147,7 @@ def test_debug_traceback_shows_no_password_of_nova_conf(
     command: str, text: str, cli: Cli
 ) -> None:
     path = cli.place("nova.conf", text)
-    argv = [*command.split(), "--nova-conf", path]
+    argv = [*command.split(), "--config-file", path]
     out, error = cli.run(*_DEBUG, *argv, code=1)
     assert "Traceback" in error
     assert "hunter2" not in out + error

@@ -146,7 +146,7 @@ def test_check_warns_until_the_hosts_have_reported_and_then_succeeds(
         "report",
         "--driver",
         "fake",
-        "--nova-conf",
+        "--config-file",
         str(conf),
         "--provider",
         HOST,
@@ -619,7 +619,7 @@ def test_missing_nova_conf_is_a_failure(
     [
         ("none.conf", "Failed to find some config files"),
         ("broken.conf", "broken.conf"),
-        ("binary.conf", "binary.conf: 'utf-8' codec can't decode"),
+        ("binary.conf", "nova.conf: 'utf-8' codec can't decode"),
         # Its reader would wait for ever.
         ("pipe.conf", "pipe.conf: this is a named pipe"),
     ],
@@ -638,6 +638,7 @@ def test_unreadable_configuration_gives_one_line_and_exit_code_2(
     assert out == ""
     assert err.startswith("The configuration cannot be read: ")
     assert message in err
+    assert name in err
     assert len(err.splitlines()) == 1
     assert "hunter2" not in err
 

@@ -196,7 +196,7 @@ def test_nova_conf_credentials_never_appear_in_output_or_logs(
         "report",
         "--driver",
         "fake",
-        "--nova-conf",
+        "--config-file",
         str(conf),
         "--provider",
         HOST,

@@ -11,7 +11,6 @@ file.
 """
 
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from importlib.metadata import metadata
 from pathlib import Path
@@ -22,7 +21,7 @@ import yaml
 from nova.conf import CONF
 from oslo_config import cfg
 
-from os_prefilter.adapters.nova_conf import load_conf
+from os_prefilter.adapters.nova_conf import read_conf as read_nova_conf
 from os_prefilter_agent.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program
 from tests.support.deployment_tools import (
@@ -244,39 +243,45 @@ def test_lines_that_are_there_twice_count_once(start: Start) -> None:
 
 
 def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command's options go together, and a section that is in both files
-    has the options of both.
+    """Its volume is where nova-compute looks by itself, and a section that is
+    in both files has the options of both.
     """
     pod = yaml.safe_load(FILES["os-prefilter-report.yaml"])["spec"][
         "template"
     ]["spec"]
-    _, command = pod["containers"][0]["command"][2].split(
-        "exec os-prefilter capabilities report "
-    )
+    (container,) = pod["containers"]
+    mounts = {
+        each["name"]: each["mountPath"] for each in container["volumeMounts"]
+    }
+    assert mounts["config"] == "/etc/nova/nova.conf.d"
+    assert container["command"][:3] == [
+        "os-prefilter",
+        "capabilities",
+        "report",
+    ]
     parsed = (
         ReportCapabilities(Program("0"), None)
         .get_parser("report")
-        .parse_args(shlex.split(command))
+        .parse_args(container["command"][3:])
     )
-    assert (parsed.nova_conf, parsed.watch) == (
-        "/tmp/nova.conf",  # noqa: S108
-        60,
+    assert parsed.watch == 60
+    assert parsed.configuration == ()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".nova" / "nova.conf.d"
+    folder.mkdir(parents=True)
+    placed(
+        folder / "00-nova-compute.conf",
+        "[placement]\nregion_name = one\n[libvirt]\nvirt_type = kvm\n",
     )
-    parts = (
-        "[placement]\nregion_name = one\n",
-        "[libvirt]\nvirt_type = kvm\n",
-        "[placement]\nusername = nova\n",
-    )
-    conf = load_conf(placed(tmp_path / "nova.conf", "".join(parts)))
+    placed(folder / "nova-ks.conf", "[placement]\nusername = nova\n")
+    conf = read_nova_conf(())
     conf.register_opts(
         [cfg.StrOpt("region_name"), cfg.StrOpt("username")], group="placement"
     )
-    assert (conf.placement.region_name, conf.placement.username) == (
-        "one",
-        "nova",
-    )
+    assert conf.placement.region_name == "one"
+    assert conf.placement.username == "nova"
 
 
 def test_page_states_what_the_package_requires() -> None:

@@ -86,7 +86,7 @@ def test_filters_wait_for_the_last_host_and_no_step_of_the_way_back_of_the_agent
                 "report",
                 "--driver",
                 "fake",
-                "--nova-conf",
+                "--config-file",
                 str(conf),
                 "--provider",
                 host,

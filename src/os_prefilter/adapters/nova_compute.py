@@ -3,14 +3,24 @@
 """The configuration arguments of the nova-compute that runs on this host."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from os_prefilter.common.quoting import escape_line
+from oslo_config import cfg
 
+from os_prefilter.adapters.nova_conf import (
+    COMPUTE,
+    ConfigurationDenied,
+    paths_of,
+    read_conf,
+)
+from os_prefilter.common.quoting import escape_line, join_names
+
+PROC = Path("/proc")
 _OPTIONS = ("--config-file", "--config-dir")
-_PROGRAM = "nova-compute"
+# An agent asks for the release so.
+_ENDS_AT_ONCE = {"--version", "--help", "-h"}
 
 
 @dataclass(frozen=True)
@@ -26,22 +36,106 @@ class RunningCompute:
     unknown: str = ""
     """Why its configuration cannot be read from here; empty: it can be."""
 
+    @property
+    def name(self) -> str:
+        """The process, for messages."""
+        return f"nova-compute (process {self.pid})"
 
-def running_computes(proc: str | Path = "/proc") -> list[RunningCompute]:
+
+@dataclass(frozen=True)
+class _Found:
+    """The configuration arguments to read."""
+
+    arguments: tuple[str, ...]
+    processes: tuple[int, ...]
+    unknown: str = ""
+    warnings: Sequence[str] = ()
+
+
+class NovaConfiguration:
+    """Nova's configuration on a host, as its nova-compute reads it.
+
+    :param given: ``--config-file`` and ``--config-dir`` with their paths;
+        without them it is what the running nova-compute was started with, and
+        without one oslo.config's default files
+    :param only_given: read no others, those of this machine
+    :raises DocumentError, ConfigurationError: as :meth:`read`
+    """
+
+    def __init__(
+        self, given: Sequence[str] = (), *, only_given: bool = False
+    ) -> None:
+        self._given = tuple(given)
+        self._only_given = only_given
+        self._found: _Found | None = None
+        self._was_read = False
+        self.conf = cfg.ConfigOpts()
+        """What was read; empty without files."""
+        self.conf([], default_config_files=[], default_config_dirs=[])
+        self.unknown = ""
+        """Why it is not known what nova-compute reads; empty: it is known."""
+        self.warnings: Sequence[str] = ()
+        """Where the given arguments differ from those of nova-compute."""
+        self.read()
+
+    def has_changed(self) -> bool:
+        """Return whether nova-compute was started since the last look.
+
+        One that has ended, as in a restart, changes nothing yet.
+        """
+        before = self._found
+        return self._look() != before
+
+    def read(self) -> None:
+        """Look for nova-compute again, and read its files.
+
+        An error leaves what was read before.
+
+        :raises DocumentError, ConfigurationError: if a file cannot be read
+        """
+        found = self._look()
+        unknown = found.unknown
+        is_wanted = self._given or not self._only_given
+        if is_wanted and not (unknown and self._was_read):
+            try:
+                self.conf = read_conf(found.arguments)
+                self._was_read = True
+            except ConfigurationDenied as error:
+                if self._given:
+                    raise
+                unknown = str(error).rstrip(".")
+        self.unknown = unknown
+        self.warnings = found.warnings
+
+    def _look(self) -> _Found:
+        running = [] if self._only_given else running_computes()
+        if running or self._found is None:
+            self._found = _find(self._given, running)
+        return self._found
+
+
+def running_computes() -> list[RunningCompute]:
     """Return the processes of nova-compute, without their children.
 
     A process that ends meanwhile, or is hidden, is left out.
     """
     found: dict[int, RunningCompute] = {}
     parents: dict[int, int] = {}
-    for folder in Path(proc).glob("[0-9]*"):
+    for folder in PROC.glob("[0-9]*"):
         try:
-            words = _words(folder)
-            arguments = _after_program(words)
-            if arguments is None:
+            line = os.fsdecode((folder / "cmdline").read_bytes())
+            arguments = _after_program(line.rstrip("\0").split("\0"))
+            if arguments is None or not _ENDS_AT_ONCE.isdisjoint(arguments):
                 continue
             pid = int(folder.name)
-            parents[pid] = _parent(folder)
+            # Behind the name of the program, in which may be parentheses.
+            _, parent, *_ = (
+                (folder / "stat")
+                .read_text("utf-8", "replace")
+                .rpartition(")")[2]
+                .split()
+            )
+            parents[pid] = int(parent)
             found[pid] = _running(folder, pid, arguments)
         except (OSError, ValueError):
             continue
@@ -63,18 +157,13 @@ def configuration_arguments(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _words(folder: Path) -> list[str]:
-    line = os.fsdecode((folder / "cmdline").read_bytes())
-    return line.rstrip("\0").split("\0")
-
-
 def _after_program(words: Sequence[str]) -> Sequence[str] | None:
     """Return what follows nova-compute; None if this is another program.
 
     A script's interpreter and its options precede it.
     """
     for index, word in enumerate(words):
-        if os.path.basename(word) == _PROGRAM:  # noqa: PTH119 - a bare word
+        if os.path.basename(word) == COMPUTE:  # noqa: PTH119 - a bare word
             return words[index + 1 :]
         is_interpreter = index == 0 and "python" in word
         if not is_interpreter and not word.startswith("-"):
@@ -82,34 +171,15 @@ def _after_program(words: Sequence[str]) -> Sequence[str] | None:
     return None
 
 
-def _parent(folder: Path) -> int:
-    for line in (folder / "status").read_text("utf-8", "replace").splitlines():
-        if line.startswith("PPid:"):
-            return int(line.split()[1])
-    return 0
-
-
 def _running(folder: Path, pid: int, words: Sequence[str]) -> RunningCompute:
     arguments = configuration_arguments(words)
-    ours = _root_mount(folder.parent / "self")
-    if _root_mount(folder) != ours:
-        reason = "it runs in a container, whose files are not visible here"
-        return RunningCompute(pid, arguments, reason)
-    absolute = list(arguments)
-    for index in range(1, len(arguments), 2):
-        if os.path.isabs(arguments[index]):  # noqa: PTH117 - text of another
-            continue
-        try:
-            # Needs the rights of its user.
-            cwd = os.readlink(folder / "cwd")  # noqa: PTH115
-        except OSError:
-            reason = (
-                f"{arguments[index - 1]} has a relative path, and its working"
-                " directory cannot be read"
-            )
-            return RunningCompute(pid, arguments, reason)
-        absolute[index] = os.path.join(cwd, arguments[index])  # noqa: PTH118
-    return RunningCompute(pid, tuple(absolute))
+    unknown = ""
+    if _root_mount(folder) != _root_mount(PROC / "self"):
+        unknown = "it runs in a container, whose files are not visible here"
+    elif not all(map(os.path.isabs, arguments[1::2])):
+        # Its working directory is open to its own user alone.
+        unknown = "its files have relative paths"
+    return RunningCompute(pid, arguments, unknown)
 
 
 def _root_mount(folder: Path) -> tuple[str, str]:
@@ -119,50 +189,48 @@ def _root_mount(folder: Path) -> tuple[str, str]:
     with a mount namespace of its own has the same one as its host.
     """
     found = ("", "")
-    for line in _mounts(folder):
-        _, _, device, root, point, *_ = line
+    text = (folder / "mountinfo").read_text("utf-8", "surrogateescape")
+    for line in text.splitlines():
+        _, _, device, root, point, *_ = line.split()
         if point == "/":
             found = device, root
     return found
 
 
-def _mounts(folder: Path) -> Iterator[list[str]]:
-    text = (folder / "mountinfo").read_text("utf-8", "surrogateescape")
-    for line in text.splitlines():
-        yield line.split()
-
-
-def arguments_to_read(
-    given: Sequence[str], running: Sequence[RunningCompute]
-) -> tuple[tuple[str, ...], list[str]]:
-    """Return the configuration arguments to read, and warnings.
-
-    Arguments that are given win. Without them it is what the running
-    nova-compute was started with, if its files can be read from here.
-
-    :param given: ``--config-file`` and ``--config-dir`` of our command line
-    """
-    warnings = [
-        f"nova-compute (process {each.pid}): {each.unknown}. What it reads is"
-        " not known, and was not compared."
+def _find(given: Sequence[str], running: Sequence[RunningCompute]) -> _Found:
+    """Return the given arguments, else those of the running nova-compute."""
+    processes = tuple(each.pid for each in running)
+    hidden = [each for each in running if each.unknown]
+    # Other arguments may lead to the same files.
+    reads = {
+        each.name: _paths(each.arguments)
         for each in running
-        if each.unknown
-    ]
-    readable = [each for each in running if not each.unknown]
-    if not given and len({each.arguments for each in readable}) == 1:
-        return readable[0].arguments, warnings
-    ours = _describe(given)
-    differing = [each for each in readable if each.arguments != tuple(given)]
-    warnings += [
-        f"nova-compute (process {each.pid}) was started with"
-        f" {_describe(each.arguments)}, and this command reads {ours}: the"
-        " report may differ from what guests get. Give the same options."
-        for each in differing
-    ]
-    return tuple(given), warnings
+        if not each.unknown
+    }
+    if given:
+        ours = _paths(given)
+        warnings = [
+            f"{each.name}: {each.unknown}. What it reads is not known, and was"
+            " not compared with the given options."
+            for each in hidden
+        ]
+        warnings += [
+            f"{name} was started to read {paths}, and the given options name"
+            f" {ours}: the report may differ from what guests get. Leave them"
+            " out, or give those of nova-compute."
+            for name, paths in reads.items()
+            if paths != ours
+        ]
+        return _Found(tuple(given), processes, warnings=warnings)
+    if hidden:
+        unknown = f"{hidden[0].name}: {hidden[0].unknown}"
+        return _Found((), processes, unknown)
+    if len(set(reads.values())) > 1:
+        unknown = f"{join_names(reads)} read different files"
+        return _Found((), processes, unknown)
+    return _Found(running[0].arguments if running else (), processes)
 
 
-def _describe(arguments: Sequence[str]) -> str:
-    if not arguments:
-        return "its default files"
-    return escape_line(" ".join(arguments))
+def _paths(arguments: Sequence[str]) -> str:
+    absolute = map(os.path.abspath, paths_of(arguments))
+    return escape_line(", ".join(absolute)) or "no file"

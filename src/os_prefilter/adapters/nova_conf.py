@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A nova.conf, read without importing Nova.
+"""Nova's configuration, read without importing Nova.
 
 Its sections, and the options that decide what a libvirt host can do.
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from oslo_config import cfg, types
 
-from os_prefilter.common.errors import ConfigurationError, DocumentError
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.documents.files import check_readable
@@ -91,6 +91,8 @@ _SHOWN = 5
 # Seconds: it imports all of Nova.
 _VERSION_TIMEOUT = 60
 _ARCHITECTURES = frozenset(ARCHITECTURES.split())
+COMPUTE = "nova-compute"
+_FOLDER = "/etc/nova"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,83 +107,123 @@ class LibvirtSettings(NovaSettings):
     """Guest architecture -> the default machine type of its guests."""
 
 
-def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
-    """Return the configuration in a nova.conf, without registered options.
+class ConfigurationDenied(ConfigurationError):
+    """Nova's configuration is there, and this user may not read it."""
 
-    None stands for an empty file.
+
+def load_conf(path: str | Path) -> cfg.ConfigOpts:
+    """Return the configuration in a nova.conf, without registered options.
 
     :raises DocumentError: if it is a named pipe or a device, which could block
         its reader
     :raises ConfigurationError: if the file cannot be read as one
     """
-    if path is not None:
-        check_readable(path)
-    files = [] if path is None else [str(path)]
-    return _read((), files, [], str(path))
+    check_readable(path)
+    conf = cfg.ConfigOpts()
+    _parse(
+        conf,
+        str(path),
+        ["--config-file", str(path)],
+        default_config_dirs=[],
+        use_env=False,
+    )
+    return conf
 
 
-def load_default_conf(
-    arguments: Sequence[str] = (), program: str = "nova-compute"
+def read_conf(
+    arguments: Sequence[str],
+    program: str = COMPUTE,
+    conf: cfg.ConfigOpts | None = None,
+    **options: Any,
 ) -> cfg.ConfigOpts:
     """Return the configuration that a program of Nova reads.
 
+    It is empty where there is no file.
+
     :param arguments: ``--config-file`` and ``--config-dir`` with their paths;
         oslo.config's default paths stand for an option that is not given
-    :raises DocumentError: if a path is a named pipe or a device, or there is
-        no file
-    :raises ConfigurationError: if a file or a directory cannot be read
+    :param conf: reads the files; None for one without options
+    :param options: of its call; ``args`` are further arguments
+    :raises DocumentError: if a path is a named pipe or a device
+    :raises ConfigurationDenied: if this user may not read a file or directory
+    :raises ConfigurationError: if one cannot be read as configuration
     """
-    files = cfg.find_config_files("nova", program)
-    folders = cfg.find_config_dirs("nova", program)
-    named = list(arguments[1::2])
+    if conf is None:
+        conf = cfg.ConfigOpts()
+        # The variables of the program are those of another environment.
+        options["use_env"] = False
+    paths = paths_of(arguments, program)
     if "--config-file" not in arguments:
-        named += files
-    if "--config-dir" not in arguments:
-        named += folders
-    for path in named:
+        # oslo.config takes a file in a closed directory for a missing one.
+        _check_permitted(_FOLDER)
+    for path in paths:
         check_readable(path)
-        _check_listable(path)
-    if not named:
-        raise DocumentError("/etc/nova", "there is no nova.conf.")
-    return _read(arguments, files, folders, ", ".join(named))
+        _check_permitted(path)
+    others = options.pop("args", ())
+    _parse(
+        conf,
+        ", ".join(paths),
+        [*arguments, *others],
+        default_config_files=cfg.find_config_files("nova", program),
+        default_config_dirs=cfg.find_config_dirs("nova", program),
+        **options,
+    )
+    return conf
 
 
-def _check_listable(path: str) -> None:
+def paths_of(arguments: Sequence[str], program: str = COMPUTE) -> list[str]:
+    """Return the files and directories that a program of Nova reads.
+
+    :param arguments: as of :func:`read_conf`
+    """
+    paths = []
+    if "--config-file" not in arguments:
+        paths += cfg.find_config_files("nova", program)
+    if "--config-dir" not in arguments:
+        paths += cfg.find_config_dirs("nova", program)
+    return [*paths, *arguments[1::2]]
+
+
+def files_read(conf: cfg.ConfigOpts) -> str:
+    """Return the files and directories of a configuration, for messages."""
+    # The option config_dir has only the last one that is given.
+    folders = conf.config_dirs or conf.config_dir
+    return escape_line(", ".join((*conf.config_file, *folders)))
+
+
+def _check_permitted(path: str) -> None:
     # oslo.config takes a directory that it may not list for an empty one.
-    if not Path(path).is_dir():
-        return
     try:
-        os.listdir(path)  # noqa: PTH208 - iterdir is lazy
-    except OSError as error:
-        raise ConfigurationError(
+        if Path(path).is_dir():
+            os.listdir(path)  # noqa: PTH208 - iterdir is lazy
+    except PermissionError as error:
+        raise ConfigurationDenied(
             f"{escape_line(path)}: the directory cannot be read:"
             f" {error.strerror}."
         ) from error
+    except OSError:
+        # The reader says what is wrong.
+        return
 
 
-def _read(
-    arguments: Sequence[str],
-    files: list[str],
-    folders: list[str],
+def _parse(
+    conf: cfg.ConfigOpts,
     where: str,
-) -> cfg.ConfigOpts:
-    conf = cfg.ConfigOpts()
+    arguments: Sequence[str] = (),
+    **options: Any,
+) -> None:
     try:
-        conf(
-            list(arguments),
-            project="nova",
-            default_config_files=files,
-            default_config_dirs=folders,
-            use_env=False,
-        )
+        conf(list(arguments), project="nova", **options)
     except (cfg.Error, OSError, ValueError) as error:
+        kind = ConfigurationError
+        if isinstance(error, cfg.ConfigFilesPermissionDeniedError):
+            kind = ConfigurationDenied
         # Without its cause, which contains the line, and so perhaps a
         # password.
-        raise ConfigurationError(
+        raise kind(
             f"{escape_line(where)}: it cannot be read as a nova.conf:"
             f" {reason_of(error)}"
         ) from None
-    return conf
 
 
 def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
@@ -328,16 +370,12 @@ def nova_release(text: str) -> int | None:
     return int(text) if re.fullmatch("[1-9][0-9]", text, re.ASCII) else None
 
 
-def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
-    """Read a nova.conf; None stands for an empty one.
+def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
+    """Return the options of a libvirt host in Nova's configuration.
 
-    :raises DocumentError: if it is a named pipe or a device, which could block
-        its reader
-    :raises ConfigurationError: if the file cannot be read, or has a value that
-        Nova would refuse
+    :raises ConfigurationError: if it has a value that Nova would refuse
     """
-    where = escape_line(str(path))
-    conf = load_conf(path)
+    where = files_read(conf)
     found = {
         name: _register_and_read(conf, where, option, group)
         for name, (group, option) in _LIBVIRT.items()

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from logging import Formatter
-from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from os_prefilter.adapters.nova_conf import load_conf
+from os_prefilter.adapters.nova_compute import NovaConfiguration
+from os_prefilter.adapters.nova_conf import files_read
 from os_prefilter.adapters.osinfo import has_libosinfo
 from os_prefilter.common.errors import (
     ConfigurationError,
@@ -43,6 +43,7 @@ from os_prefilter.hosts.desired_traits import (
 )
 from os_prefilter.hosts.marker_traits import REPORTED, names_with
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.service.conf import options_from
 from os_prefilter_agent import agent
 from os_prefilter_agent.capabilities import COLUMNS, capabilities
 from os_prefilter_agent.cli.configuration import read_configuration
@@ -55,13 +56,10 @@ from os_prefilter_agent.cli.host import (
     builder_of,
     deprecated_of,
     node_of,
-    unknown_devices_of,
+    unknown_parts_of,
 )
 from os_prefilter_agent.cli.listing import Listing, Rows
 from os_prefilter_agent.cli.program import PasswordMaskingFormatter
-
-if TYPE_CHECKING:
-    from os_prefilter.adapters.placement.client import PlacementClient
 
 CHANGE_COLUMNS = ("Provider", "Trait", "Change")
 
@@ -86,7 +84,8 @@ class ShowCapabilities(Listing):
             raise DocumentError(
                 "--alone", f"it is for --driver libvirt, not {asked.driver}."
             )
-        facts = asked.facts(self.context)
+        nova = asked.read_nova()
+        facts = asked.facts(self.context, nova)
         lines = capabilities(facts)
         counts = Counter(line.answer for line in lines)
         answers = ["yes", "no", "not owned"]
@@ -94,7 +93,11 @@ class ShowCapabilities(Listing):
             answers.insert(2, "not known")
         summary = ", ".join(f"{counts[answer]} {answer}" for answer in answers)
         self.print_line(f"{facts.host}, reporter {facts.driver}: {summary}.")
-        for line in (*asked.assumptions(facts), *unknown_devices_of(facts)):
+        for line in (
+            *nova.warnings,
+            *asked.assumptions(facts),
+            *unknown_parts_of(facts),
+        ):
             self.print_line(line, warning=True)
         for line in (*builder_of(facts), *deprecated_of(facts)):
             self.print_line(line)
@@ -156,26 +159,6 @@ class ReportArguments(HostArguments):
         """Whether the facts have the name of the host's provider."""
         return self.driver == "libvirt" and not self.capabilities
 
-    def placement(self) -> "Callable[[], PlacementClient]":
-        """Return a factory of clients of the Placement in nova.conf.
-
-        Each client has a login of its own.
-
-        :raises DocumentError, ConfigurationError: if no file is given, or it
-            does not describe one
-        """
-        if not self.nova_conf:
-            raise DocumentError(
-                "no Placement",
-                "give --nova-conf FILE, whose section [placement]"
-                " describes it.",
-            )
-        from os_prefilter.adapters.placement.from_conf import (  # noqa: PLC0415
-            client_from,
-        )
-
-        return partial(client_from, load_conf(self.nova_conf), self.nova_conf)
-
 
 class ReportCapabilities(Listing):
     """Write the traits of a host to Placement, or to a file for nova-compute.
@@ -184,6 +167,7 @@ class ReportCapabilities(Listing):
     """
 
     extras = "agent,libvirt"
+    is_remote = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(self, parser)
@@ -245,17 +229,15 @@ class ReportCapabilities(Listing):
         asked.check()
         # Before the probe, which may take a minute: it reports a wrong
         # configuration.
-        placement = PlacementReport(asked)
+        nova = asked.read_nova()
+        placement = PlacementReport(asked, nova)
         # With other drivers, nova.conf describes Placement only.
-        nova_conf = (
-            asked.nova_conf if asked.driver in ("libvirt", "ironic") else None
-        )
-        facts = replace(asked, nova_conf=nova_conf).facts(
-            self.context, assume=False
-        )
+        if asked.driver not in ("libvirt", "ironic"):
+            asked = replace(asked, configuration=())
+        facts = asked.facts(self.context, nova, assume=False)
         for line in builder_of(facts):
             self.print_line(line)
-        for line in unknown_devices_of(facts):
+        for line in (*nova.warnings, *unknown_parts_of(facts)):
             self.print_line(line, warning=True)
         if asked.provider_config:
             return placement.write_file(facts)
@@ -281,7 +263,8 @@ class ReportCapabilities(Listing):
 
         asked.check()
         logged: set[str] = set()
-        placement = PlacementReport(asked)
+        nova = asked.read_nova()
+        placement = PlacementReport(asked, nova)
 
         def report(facts: HostFacts) -> str:
             found = "has" if has_libosinfo() else "does not have"
@@ -296,17 +279,18 @@ class ReportCapabilities(Listing):
                 if line not in logged:
                     agent.LOG.info("%s", line)
                 logged.add(line)
-            for line in unknown_devices_of(facts):
+            for line in (*nova.warnings, *unknown_parts_of(facts)):
                 if line not in logged:
                     agent.LOG.warning("%s", escape_line(line))
                 logged.add(line)
             return _format_changes(placement.report(facts))
 
         def host() -> agent.ReportingHost:
-            return LibvirtHost(asked.connect or "", asked.settings())
+            return LibvirtHost(asked.connect or "", asked.settings(nova))
 
         def configure() -> tuple[agent.ReportingHost, agent.Report]:
             _set_up_logging(asked.log_config, self.app.options)
+            nova.read()
             found = host()
             placement.configure()
             return found, report
@@ -317,6 +301,7 @@ class ReportCapabilities(Listing):
             asked.watch or 0,
             give_up=placement.forget,
             configure=configure,
+            must_reload=nova.has_changed,
         )
         placement.sleep = watch.wait
         _set_up_logging(asked.log_config, self.app.options)
@@ -326,19 +311,37 @@ class ReportCapabilities(Listing):
 class PlacementReport:
     """The report to the Placement of a nova.conf, about one host."""
 
-    def __init__(self, asked: ReportArguments) -> None:
+    def __init__(
+        self, asked: ReportArguments, nova: NovaConfiguration
+    ) -> None:
         self._asked = asked
+        self._nova = nova
         self.sleep: Callable[[float], None] = time.sleep
         self.configure()
 
     def configure(self) -> None:
-        """Read nova.conf; an error leaves what was read before."""
+        """Connect by Nova's configuration; an error leaves all as it was.
+
+        :raises DocumentError, ConfigurationError: if it is wrong, or there is
+            none
+        """
+        from os_prefilter.adapters.placement.from_conf import (  # noqa: PLC0415
+            client_from,
+        )
         from os_prefilter.adapters.placement.trait_sync import (  # noqa: PLC0415
             ProviderTraits,
         )
 
-        new_client = self._asked.placement()
-        options = self._asked.options()
+        where = files_read(self._nova.conf)
+        if not where:
+            raise DocumentError(
+                self._nova.unknown or "no Placement",
+                "give --config-file FILE, whose section [placement]"
+                " describes it.",
+            )
+        # Each client has a login of its own.
+        new_client = partial(client_from, self._nova.conf, where)
+        options = options_from(self._nova.conf)
         client = new_client()
         # Only now, when nothing can fail any more.
         self._new_client = new_client
@@ -369,6 +372,12 @@ class PlacementReport:
             write_document,
         )
 
+        if self._nova.unknown:
+            # The file would have none of the traits that it has now.
+            raise ConfigurationError(
+                f"{self._asked.provider_config} is not written:"
+                f" {unknown_parts_of(facts)[0]}"
+            )
         goal = goal_of(facts, self._client.wanted(), Mode.BESIDE)
         # The file takes custom traits alone: a group of which the host has
         # another one is not reported.
@@ -421,7 +430,9 @@ class PlacementReport:
         wanted: frozenset[str] = frozenset()
         if not self._asked.remove:
             wanted = self._client.wanted()
-        goal = goal_of(facts, wanted, mode, self._options)
+        # Which provider is the owner's is a matter of the configuration, too.
+        owner = None if self._nova.unknown else self._options
+        goal = goal_of(facts, wanted, mode, owner)
         return withdrawn(goal, mode) if self._asked.remove else goal
 
 
@@ -441,7 +452,7 @@ def _report_on_node(
         return node_of(context, str(asked.node)).report(
             {}, dry_run=asked.dry_run
         )
-    facts = asked.facts(context)
+    facts = asked.facts(context, asked.read_nova())
     # By its UUID: its name may be that of another node by now.
     node = node_of(context, facts.host)
     goal = goal_of(

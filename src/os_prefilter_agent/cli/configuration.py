@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration file of a command.
+"""The configuration of a command.
 
-It has the options of nova.conf's ``[prefilter]``, and those of other libraries
-where the command uses them.
+A file with the options of nova.conf's ``[prefilter]``, and those of other
+libraries where the command uses them; or all files of Nova's configuration.
 """
 
+import argparse
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -15,6 +16,44 @@ from oslo_config import cfg
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.documents.files import not_utf8, open_file
 from os_prefilter.service import conf as service_conf
+
+
+class _PathAction(argparse.Action):
+    """Append the option and its path to those of both options.
+
+    Their order counts: of two values of an option, the last is Nova's.
+    """
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        _option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        after = (*before, self.option_strings[0], values)
+        setattr(namespace, self.dest, after)
+
+
+def add_configuration_arguments(parser: Any, text: str) -> None:
+    """Add Nova's own ``--config-file`` and ``--config-dir``.
+
+    The argument ``configuration`` has both options in their order, each
+    followed by its path.
+
+    :param text: the help
+    """
+    folder = "the same for all files of a directory that end in .conf"
+    for what, about in (("file", text), ("dir", folder)):
+        parser.add_argument(
+            f"--config-{what}",
+            metavar=what.upper(),
+            action=_PathAction,
+            dest="configuration",
+            default=(),
+            help=about,
+        )
 
 
 def read_configuration(

@@ -170,11 +170,11 @@ class _StoreOnce(argparse.Action):
     ) -> None:
         if option_string and self._namespace is namespace:
             advice = "Give it once"
-            if self.dest in ("nova_conf", "config_file"):
+            if self.dest == "config_file":
                 # oslo.config adds up sections that stand twice in a file.
                 advice += (
                     "; of several files make one: cat nova.conf"
-                    " nova-compute.conf > FILE"
+                    " nova-scheduler.conf > FILE"
                 )
             raise argparse.ArgumentError(
                 self,
@@ -197,6 +197,8 @@ class CloudCommand(Command):
     """Extras of the distribution that the command's late imports need."""
     arguments = ""
     """The arguments that must be given, for the usage."""
+    is_remote = False
+    """True: the command asks services also without a cloud."""
     exit_code = 0
     """The exit code of a command that succeeds; its action may set it."""
     context: Context
@@ -259,15 +261,12 @@ class CloudCommand(Command):
             is_quiet=not self.app.options.verbose_level,
         )
         seconds = getattr(parsed_args, "read_timeout", None)
-        is_remote = self.context.has_cloud or getattr(
-            parsed_args, "nova_conf", None
-        )
         with (
             needs_packages(self.extras),
             _without_repeated_warnings(),
             (
                 deadline(seconds or TIMEOUT)
-                if is_remote or seconds
+                if self.is_remote or self.context.has_cloud or seconds
                 else nullcontext()
             ),
         ):

@@ -11,6 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from os_prefilter.adapters.from_json import read_json
+from os_prefilter.adapters.nova_compute import NovaConfiguration
+from os_prefilter.adapters.nova_conf import (
+    LibvirtSettings,
+    libvirt_settings,
+    nova_release,
+    release_of_compute,
+)
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import is_file, read_bytes
@@ -21,7 +28,7 @@ from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.service.conf import options_from
-from os_prefilter.vocabulary.options import Options
+from os_prefilter_agent.cli.configuration import add_configuration_arguments
 from os_prefilter_agent.cli.context import (
     CloudCommand,
     Context,
@@ -32,7 +39,6 @@ from os_prefilter_agent.cli.context import (
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic.node import IronicNode
-    from os_prefilter.adapters.nova_conf import LibvirtSettings
     from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
@@ -46,7 +52,7 @@ FILE_ARGUMENTS = (
 _DRIVER_ARGUMENTS = {
     ("libvirt",): ("connect", "capabilities", "nova_release", *FILE_ARGUMENTS),
     ("ironic",): ("node", "bios"),
-    ("libvirt", "ironic"): ("nova_conf",),
+    ("libvirt", "ironic"): ("configuration",),
 }
 
 
@@ -60,11 +66,13 @@ def add_host_arguments(
         "--driver", choices=_DRIVERS, default="libvirt", help=text
     )
     text = (
-        "nova.conf of the host; with --driver ironic, for its [prefilter]"
-        " config_templates; default: Nova's defaults, with virt_type kvm if"
-        " the host has KVM"
+        "a file of Nova's configuration, as nova-compute has the option"
+        " (repeatable); default: what the running nova-compute was started"
+        " with, else the files that it reads by default, else Nova's"
+        " defaults, with virt_type kvm if the host has KVM; with"
+        " --capabilities or --driver ironic, no other files"
     )
-    group.add_argument("--nova-conf", metavar="FILE", help=text)
+    add_configuration_arguments(group, text)
     where = group.add_mutually_exclusive_group()
     text = (
         "probe the libvirt at this URI; default: nova.conf's, else"
@@ -135,7 +143,8 @@ class NodeArguments:
 
     node: str | None = None
     bios: str | None = None
-    nova_conf: str | None = None
+    configuration: Sequence[str] = ()
+    """--config-file and --config-dir, each followed by its path."""
     driver: str = "ironic"
 
     def check_node(self, context: Context) -> None:
@@ -165,14 +174,15 @@ class NodeArguments:
         return self.driver == "ironic" and not is_file(self.node)
 
     def node_facts(self, context: Context) -> "IronicFacts":
-        """Return the facts of the node, with the templates of ``--nova-conf``.
+        """Return the facts of the node, with the given files' templates.
 
         :raises DocumentError: if a file is wrong
         :raises ConfigurationError: if the cloud or nova.conf cannot be used
         :raises ProbeFailed: if Ironic's response cannot be used
         :raises IronicError: if Ironic does not respond, or refuses
         """
-        options = self.options()
+        nova = NovaConfiguration(self.configuration, only_given=True)
+        options = options_from(nova.conf)
         if self.asks_ironic(context):
             facts = node_of(context, str(self.node)).facts()
         else:
@@ -188,20 +198,6 @@ class NodeArguments:
                 read_json(path), bios, path=path, bios_path=self.bios or ""
             )
         return replace(facts, templates=options.templates)
-
-    def options(self) -> Options:
-        """Return the options of [prefilter] in nova.conf, or the defaults.
-
-        :raises DocumentError, ConfigurationError: if nova.conf cannot be read,
-            or is wrong
-        """
-        if not self.nova_conf:
-            return Options()
-        # Late, as below: commands that ask no host start quickly, and need
-        # none of the extras.
-        from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
-
-        return options_from(load_conf(self.nova_conf))
 
 
 def node_of(context: Context, node: str) -> "IronicNode":
@@ -234,9 +230,24 @@ class HostArguments(NodeArguments):
     nova_release: int | None = None
     alone: bool = False
 
-    def facts(self, context: Context, *, assume: bool = True) -> HostFacts:
+    def read_nova(self) -> NovaConfiguration:
+        """Read Nova's configuration; of another host the given files.
+
+        :raises DocumentError, ConfigurationError: if it cannot be read
+        """
+        is_elsewhere = self.capabilities is not None or self.driver == "ironic"
+        return NovaConfiguration(self.configuration, only_given=is_elsewhere)
+
+    def facts(
+        self,
+        context: Context,
+        nova: NovaConfiguration,
+        *,
+        assume: bool = True,
+    ) -> HostFacts:
         """Return the facts of the host.
 
+        :param nova: its configuration
         :param assume: assume versions that files do not contain, see
             :meth:`assumptions`; not where traits are written, because an
             assumption must not remove traits
@@ -251,7 +262,7 @@ class HostArguments(NodeArguments):
             return FakeFacts()
         if self.driver == "ironic":
             return self.node_facts(context)
-        settings = self.settings()
+        settings = self.settings(nova)
         if self.capabilities is None:
             from os_prefilter.adapters.libvirt.host import (  # noqa: PLC0415
                 LibvirtHost,
@@ -296,25 +307,22 @@ class HostArguments(NodeArguments):
             )
         return facts
 
-    def settings(self) -> "LibvirtSettings":
+    def settings(self, nova: NovaConfiguration) -> LibvirtSettings:
         """Return the options of a libvirt host, and its release of Nova.
 
         None for the release if another driver builds its guests, or it is not
         found.
 
-        :raises DocumentError, ConfigurationError: if nova.conf cannot be read,
-            or is wrong
+        :raises ConfigurationError: if the configuration is wrong
         """
-        from os_prefilter.adapters.nova_conf import (  # noqa: PLC0415
-            libvirt_settings,
-            release_of_compute,
-        )
-
         release = None
         if not self.alone:
             release = self.nova_release or release_of_compute()
+        settings = LibvirtSettings(configuration_unknown=nova.unknown)
+        if not nova.unknown:
+            settings = libvirt_settings(nova.conf)
         return replace(
-            libvirt_settings(self.nova_conf),
+            settings,
             built_by_nova=not self.alone,
             nova_release=release,
         )
@@ -340,11 +348,16 @@ class HostArguments(NodeArguments):
 
     def given(self, *names: str) -> list[str]:
         """Return the options that are given; an empty text is, and wrong."""
-        return [
-            option_name(name)
-            for name in names
-            if getattr(self, name) not in (None, [], ())
-        ]
+        found = []
+        for name in names:
+            value = getattr(self, name)
+            if value in (None, [], ()):
+                continue
+            option = option_name(name)
+            if name == "configuration":
+                option = value[0]
+            found.append(option)
+        return found
 
     def _check(self, context: Context) -> None:
         """Refuse arguments that conflict: none is ever ignored."""
@@ -413,10 +426,20 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
     return found, problem, *models
 
 
-def unknown_devices_of(facts: HostFacts) -> tuple[str, ...]:
-    """Return a sentence for guests whose QEMU does not list its devices."""
+def unknown_parts_of(facts: HostFacts) -> tuple[str, ...]:
+    """Return a sentence for each part of a host that is not known.
+
+    Its configuration, or the devices of a QEMU that does not list them.
+    """
     if not isinstance(facts, LibvirtFacts):
         return ()
+    if facts.configuration_unknown:
+        return (
+            "What nova-compute is configured to do is not known:"
+            f" {facts.configuration_unknown}. What depends on it is not"
+            " reported, and what was reported stays. Give its files with"
+            " --config-file and --config-dir.",
+        )
     return tuple(
         f"Which devices QEMU has for guests of {architecture} is not known:"
         f" {guest.devices_unknown}. They are not reported, and what was"
@@ -472,8 +495,6 @@ def deprecated_of(facts: HostFacts) -> tuple[str, ...]:
 
 
 def _release(text: str) -> int:
-    from os_prefilter.adapters.nova_conf import nova_release  # noqa: PLC0415
-
     release = nova_release(text)
     if release is None:
         raise argparse.ArgumentTypeError(

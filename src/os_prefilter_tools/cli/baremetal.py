@@ -18,7 +18,10 @@ from os_prefilter.service.conf import GROUP, options_from
 from os_prefilter.service.facts_from_conf import DERIVED, facts_from
 from os_prefilter.service.loading import load_filters
 from os_prefilter.vocabulary.config_templates import PREFIX
-from os_prefilter_agent.cli.configuration import read_configuration
+from os_prefilter_agent.cli.configuration import (
+    add_configuration_arguments,
+    read_configuration,
+)
 from os_prefilter_agent.cli.context import values_of
 from os_prefilter_agent.cli.deadline import seconds
 from os_prefilter_agent.cli.host import (
@@ -46,10 +49,10 @@ class ShowSteps(Listing):
         add_request_arguments(parser)
         add_node_arguments(self, parser.add_argument_group("the node"))
         text = (
-            "read [prefilter] config_templates from this file; default: the"
-            " bundled templates"
+            "read [prefilter] config_templates from this file of Nova's"
+            " configuration (repeatable); default: the bundled templates"
         )
-        parser.add_argument("--nova-conf", metavar="FILE", help=text)
+        add_configuration_arguments(parser, text)
         text = (
             "show the steps of a runbook: in their order, without priorities"
         )

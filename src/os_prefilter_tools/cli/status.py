@@ -14,7 +14,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from logging.handlers import BufferingHandler
@@ -26,7 +25,8 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 
 from os_prefilter.adapters.nova_conf import (
     available_filters,
-    reason_of,
+    files_read,
+    read_conf,
     unsupported_nova,
 )
 from os_prefilter.adapters.placement.client import (
@@ -41,7 +41,6 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.common.quoting import escape_line, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.rules.reader import read_rules
@@ -52,6 +51,7 @@ from os_prefilter.service.facts_from_conf import RULES
 from os_prefilter.service.traits_to_report import traits_named_by
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.options import Options
+from os_prefilter_agent.cli.configuration import add_configuration_arguments
 from os_prefilter_agent.cli.program import flush, prepare_output
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.operators.readiness import compute_nodes, readiness
@@ -151,7 +151,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_failing
     def _entry_point(self) -> Result:
-        found = available_filters(self._conf, self._where())
+        found = available_filters(self._conf, files_read(self._conf))
         option = "[filter_scheduler] available_filters"
         if _OURS not in found:
             text = (
@@ -183,7 +183,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_failing
     def _placement_api(self) -> Result:
-        client = client_from(self._conf, self._where())
+        client = client_from(self._conf, files_read(self._conf))
         try:
             newest = client.newest_microversion()
             if int(newest.partition(".")[2]) < int(
@@ -326,9 +326,6 @@ class Checks(upgradecheck.UpgradeCommands):
             f" {', '.join(map(str, NOVA_RELEASES))}).",
         )
 
-    def _where(self) -> str:
-        return ", ".join((*self._conf.config_file, *self._conf.config_dir))
-
     def _named_by(
         self, each: LoadedFilter, options: Options
     ) -> frozenset[str]:
@@ -366,44 +363,29 @@ def main(argv: Sequence[str]) -> int:
     """
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, Checks(conf))
-    # As nova-scheduler does.
-    files, folders = (
-        find("nova", "nova-scheduler")
-        for find in (cfg.find_config_files, cfg.find_config_dirs)
-    )
     prepare_output()
     try:
         options, others = _configuration_in(argv)
     except DocumentError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return int(Code.FAILURE)
-    # oslo.config reads them before the verb alone; people write them behind
-    # it, as of any command.
-    argv = [*options, *others]
-    named = options[1::2] or [*files, *folders]
     try:
-        for path in named:
-            check_readable(path)
-        conf(
-            argv,
-            project="nova",
+        # oslo.config reads the options before the verb alone; people write
+        # them behind it, as of any command.
+        read_conf(
+            options,
+            "nova-scheduler",
+            conf,
+            args=others,
             description=_DESCRIPTION,
-            default_config_files=files,
-            default_config_dirs=folders,
         )
-        if not (conf.config_file or conf.config_dir):
+        looked_at = files_read(conf)
+        if not looked_at:
             raise DocumentError("/etc/nova", "there is no nova.conf.")
-    except (cfg.Error, OSError, ValueError, PrefilterError) as error:
-        # Without its cause, which has the line, in which a password may be.
-        where = (
-            f"{escape_line(', '.join(named))}: "
-            if isinstance(error, UnicodeError)
-            else ""
-        )
-        advice = "Correct it, or give --config-file."
+    except PrefilterError as error:
         print(  # noqa: T201
-            f"The configuration cannot be read: {where}{reason_of(error)}"
-            f" {advice}",
+            f"The configuration cannot be read: {error} Correct it, or give"
+            " --config-file.",
             file=sys.stderr,
         )
         return int(Code.FAILURE)
@@ -411,8 +393,7 @@ def main(argv: Sequence[str]) -> int:
     # passwords.
     logging.getLogger().addHandler(logging.NullHandler())
     upgradecheck.CONF = conf
-    looked_at = escape_line(", ".join((*conf.config_file, *conf.config_dir)))
-    if "--json" not in argv:
+    if "--json" not in others:
         print(  # noqa: T201
             f"Configuration of nova-scheduler: {looked_at}.", file=sys.stderr
         )
@@ -423,20 +404,15 @@ def main(argv: Sequence[str]) -> int:
     return flush(code, _UNEXPECTED, text.getvalue())
 
 
-def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+def _configuration_in(
+    argv: Sequence[str],
+) -> tuple[Sequence[str], list[str]]:
     """Return the options that name paths, with their paths, and all others.
 
     :raises DocumentError: if such an option has no path
     """
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    for option in ("--config-file", "--config-dir"):
-        parser.add_argument(
-            option,
-            action="append",
-            dest="named",
-            default=[],
-            type=partial(_named, option),
-        )
+    add_configuration_arguments(parser, "")
     try:
         found, others = parser.parse_known_args(list(argv))
     except (argparse.ArgumentError, SystemExit) as error:
@@ -447,14 +423,11 @@ def _configuration_in(argv: Sequence[str]) -> tuple[list[str], list[str]]:
             ) from error
         # oslo.config says what is wrong.
         return [], list(argv)
-    for option, path in found.named:
-        if not path:
-            raise DocumentError(option, f"the value is empty. {_PATH_NEEDED}")
-    return [word for named in found.named for word in named], others
-
-
-def _named(option: str, path: str) -> tuple[str, str]:
-    return option, path
+    named: Sequence[str] = found.configuration
+    if "" in named:
+        option = named[named.index("") - 1]
+        raise DocumentError(option, f"the value is empty. {_PATH_NEEDED}")
+    return named, others
 
 
 def _of_filters(

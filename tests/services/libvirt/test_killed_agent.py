@@ -92,7 +92,7 @@ def agent(server: Served, folder: Path) -> "Iterator[Popen[bytes]]":
         "1",
     ]
     command += [
-        "--nova-conf",
+        "--config-file",
         str(conf),
         "--connect",
         uri(),

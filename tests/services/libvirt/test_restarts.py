@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
-from os_prefilter.adapters.nova_conf import libvirt_settings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.desired_traits import Mode, goal_of
@@ -33,7 +33,7 @@ Own = tuple[Service, str]
 def libvirtd() -> Iterator[Own]:
     with own_libvirtd() as own:
         # The first question takes long: libvirt looks at each QEMU.
-        LibvirtHost(own[1], libvirt_settings(None)).facts()
+        LibvirtHost(own[1], LibvirtSettings()).facts()
         yield own
 
 
@@ -56,7 +56,7 @@ def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
     service, uri = libvirtd
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(lone_host()) as placement:
-        watch = watched(placement, LibvirtHost(uri, libvirt_settings(None)))
+        watch = watched(placement, LibvirtHost(uri, LibvirtSettings()))
         watch.round()
         before = everything(placement)
         assert REPORTED in str(before["providers"])
@@ -85,7 +85,7 @@ def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(lone_host()) as placement:
         watch = watched(
-            placement, LibvirtHost(uri, libvirt_settings(None), timeout=2.0)
+            placement, LibvirtHost(uri, LibvirtSettings(), timeout=2.0)
         )
         until(
             lambda: after_round(
@@ -108,7 +108,7 @@ def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
             with pytest.raises(
                 ProbeFailed, match="no response in 0.5 seconds"
             ):
-                LibvirtHost(uri, libvirt_settings(None), timeout=0.5).facts()
+                LibvirtHost(uri, LibvirtSettings(), timeout=0.5).facts()
         finally:
             service.go_on()
         until(

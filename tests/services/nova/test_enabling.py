@@ -55,7 +55,7 @@ def agents(cloud: Cloud) -> Iterator[Mapping[str, Program]]:
                     "capabilities",
                     "report",
                     *facts,
-                    "--nova-conf",
+                    "--config-file",
                     conf,
                     "--remove",
                 ]
@@ -77,7 +77,7 @@ def agents(cloud: Cloud) -> Iterator[Mapping[str, Program]]:
             "report",
             "--watch",
             str(INTERVAL),
-            "--nova-conf",
+            "--config-file",
         ]
         yield {
             host: ending.enter_context(

@@ -154,12 +154,17 @@ def refusal(
 def unknown(facts: LibvirtFacts) -> dict[Trait, str]:
     """Return why it is not known whether the host has some traits.
 
-    Those of devices, where QEMU does not list its own, and the versions of
-    TPMs, where libvirt does not.
+    All that virt_type and other options decide, where the configuration is
+    not known; else what neither QEMU nor libvirt lists.
     """
+    if facts.configuration_unknown:
+        return _depending_on_configuration(facts.configuration_unknown)
+    return _not_listed(facts) if facts.is_qemu else {}
+
+
+def _not_listed(facts: LibvirtFacts) -> dict[Trait, str]:
+    """Return the traits of devices and TPMs of which there is no list."""
     found: dict[Trait, str] = {}
-    if not facts.is_qemu:
-        return found
     for row, value in (*DEVICES, ("viommu_model", "auto")):
         own = BY_NAME[row].values[value].trait
         for architecture in ("", "i686"):
@@ -187,6 +192,21 @@ def unknown(facts: LibvirtFacts) -> dict[Trait, str]:
                 )
     for trait in LACKING.keys() & found.keys():
         found[LACKING[trait]] = found[trait]
+    return found
+
+
+def _depending_on_configuration(reason: str) -> dict[Trait, str]:
+    """Return all traits but those of the host's own processor.
+
+    virt_type alone decides them.
+    """
+    found: dict[Trait, str] = {}
+    for row in REPORTER.owns - {"architecture"}:
+        for trait in BY_NAME[row].traits:
+            for each in (trait, I686.get(trait, trait)):
+                found[each] = (
+                    f"nova-compute's configuration is not known: {reason}"
+                )
     return found
 
 

@@ -75,8 +75,7 @@ class GuestFacts:
 class NovaSettings:
     """Nova's options that decide what guests of a host can have.
 
-    The defaults are Nova's; the last two are about the Nova that builds the
-    guests.
+    The defaults are Nova's; the last ones are not read from the file.
     """
 
     swtpm_enabled: bool = False
@@ -105,6 +104,8 @@ class NovaSettings:
 
     It does not come from the file either.
     """
+    configuration_unknown: str = ""
+    """Why these options are not known; empty: they are those of the host."""
 
 
 _ADDRESS_BITS_OPTIONAL: Version = (9, 2, 0)

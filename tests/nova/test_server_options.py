@@ -178,8 +178,13 @@ def _scheduled(start: Start, spec: Any) -> set[str]:
     return set(spec.root_required)
 
 
-def test_new_server_asks_for_nothing_else(databases: Databases) -> None:
-    spec = databases.build(trusted_certs=None)
+@pytest.mark.parametrize(
+    "fields", [{}, {"trusted_certs": None}], ids=["unset", "none"]
+)
+def test_new_server_asks_for_nothing_else(
+    databases: Databases, fields: dict[str, Any]
+) -> None:
+    spec = databases.build(**fields)
     assert look_up_server_options(None, spec) == _NONE
 
 

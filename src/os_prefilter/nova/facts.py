@@ -26,6 +26,7 @@ from nova.utils import SM_IMAGE_PROP_PREFIX
 from oslo_serialization import jsonutils
 
 from os_prefilter.nova.connections import lock_of
+from os_prefilter.request.fields import field_of
 from os_prefilter.request.spec import ServerOptions
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
 from os_prefilter.service.existing_server import KEEPS_NOTHING, ExistingServer
@@ -83,7 +84,7 @@ def look_up_server_options(context: Any, request_spec: Any) -> ServerOptions:
         build = BuildRequest.get_by_instance_uuid(admin, uuid)
         return ServerOptions(
             block_device_tag=_has_tag(build.block_device_mappings),
-            trusted_certs=bool(build.instance.trusted_certs),
+            trusted_certs=bool(field_of(build.instance, "trusted_certs")),
         )
     mapping = InstanceMapping.get_by_instance_uuid(admin, uuid)
     with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
@@ -106,14 +107,14 @@ def look_up_server_options(context: Any, request_spec: Any) -> ServerOptions:
 
 
 def _has_tag(devices: Iterable[Any]) -> bool:
-    return any(each.tag is not None for each in devices)
+    return any(field_of(each, "tag") is not None for each in devices)
 
 
 def _is_multiattach(device: Any) -> bool:
     # nova-compute writes it there when it attaches the volume
     # (nova/virt/block_device.py); older releases than 33 have no property for
     # it.
-    info = jsonutils.loads(device.connection_info or "{}")
+    info = jsonutils.loads(field_of(device, "connection_info") or "{}")
     return bool(info.get("multiattach"))
 
 

@@ -302,7 +302,7 @@ def test_union_of_cpu_models_is_said(
     assert said == expected
 
 
-_OLD = frozenset(("pc-i440fx-1.4", "pc"))
+_OLD = frozenset(("pc-i440fx-1.4", "pc-q35-2.4"))
 
 
 @pytest.mark.parametrize(
@@ -312,10 +312,10 @@ _OLD = frozenset(("pc-i440fx-1.4", "pc"))
             {"deprecated_machines": _OLD, "deprecated_cpu_models": _OLD},
             [
                 "libvirt marks these machine types of x86_64 and i686 guests"
-                " as deprecated: pc, pc-i440fx-1.4. A later QEMU may not have"
+                " as deprecated: pc-i440fx-1.4, pc-q35-2.4. A later QEMU may not have"
                 " them.",
                 "libvirt marks these CPU models of x86_64 and i686 guests as"
-                " deprecated: pc, pc-i440fx-1.4. A later QEMU may not have"
+                " deprecated: pc-i440fx-1.4, pc-q35-2.4. A later QEMU may not have"
                 " them.",
             ],
             id="marked",
@@ -369,3 +369,60 @@ def test_each_architecture_has_its_own_deprecated_machine_types() -> None:
 
 def test_vmware_host_has_no_marks_of_libvirt() -> None:
     assert deprecated_of(VmwareFacts()) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param(
+            {"cpu_mode": "custom", "cpu_models": ("Penryn", "Old")},
+            "Guests get Old by default: change [libvirt] cpu_models.",
+            id="model of nova.conf",
+        ),
+        pytest.param(
+            {"cpu_mode": "host-model", "cpu_models": ("Old",)},
+            "",
+            id="models that Nova ignores",
+        ),
+        pytest.param(
+            {"cpu_mode": "custom", "cpu_models": ("Penryn",)},
+            "",
+            id="another model",
+        ),
+    ],
+)
+def test_deprecated_cpu_model_that_guests_get_is_said(
+    changes: dict[str, Any], expected: str
+) -> None:
+    guest = replace(
+        KVM.guests["x86_64"],
+        deprecated_machines=frozenset(),
+        deprecated_cpu_models=frozenset(("Old",)),
+    )
+    host = replace(KVM, guests={"x86_64": guest}, **changes)
+    (sentence,) = deprecated_of(host)
+    assert sentence.partition("not have them. ")[2] == expected
+
+
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [
+        pytest.param(
+            "pc",
+            "Guests get pc by default: change [libvirt] hw_machine_type.",
+            id="marked",
+        ),
+        pytest.param("q35", "", id="not marked"),
+    ],
+)
+def test_deprecated_default_machine_type_is_said(
+    default: str, expected: str
+) -> None:
+    guest = replace(
+        KVM.guests["x86_64"],
+        default_machine=default,
+        deprecated_machines=frozenset(("pc", "pc-i440fx-1.4")),
+        deprecated_cpu_models=frozenset(),
+    )
+    (sentence,) = deprecated_of(replace(KVM, guests={"x86_64": guest}))
+    assert sentence.partition("not have them. ")[2] == expected

@@ -8,7 +8,7 @@ The facts are probed, or read from files.
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.adapters.from_json import read_json
 from os_prefilter.adapters.nova_compute import NovaConfiguration
@@ -465,33 +465,71 @@ def _several_cpu_models(facts: LibvirtFacts) -> tuple[str, ...]:
     )
 
 
+class _Deprecated(NamedTuple):
+    """Machine types or CPU models of guests, by the marks of libvirt."""
+
+    what: str
+    marked: frozenset[str] | None
+    in_use: frozenset[str]
+    """Those of them that Nova gives guests by default."""
+    option: str
+    """The option of nova.conf that decides it."""
+
+
 def deprecated_of(facts: HostFacts) -> tuple[str, ...]:
     """Return sentences about what libvirt marks as deprecated."""
     if not isinstance(facts, LibvirtFacts):
         return ()
+    models: tuple[str, ...] = ()
+    if facts.cpu_mode == "custom":
+        models = facts.cpu_models
     # x86_64 hosts mostly have the same ones for i686: one sentence for both.
-    architectures: dict[tuple[str, frozenset[str] | None], list[str]] = {}
+    architectures: dict[_Deprecated, list[str]] = {}
     for architecture, guest in facts.guests.items():
-        for what, marked in (
-            ("machine types", guest.deprecated_machines),
-            ("CPU models", guest.deprecated_cpu_models),
+        machines = guest.deprecated_machines
+        cpus = guest.deprecated_cpu_models
+        default = (guest.default_machine,)
+        for each in (
+            _Deprecated(
+                "machine types",
+                machines,
+                (machines or frozenset()).intersection(default),
+                "hw_machine_type",
+            ),
+            _Deprecated(
+                "CPU models",
+                cpus,
+                (cpus or frozenset()).intersection(models),
+                "cpu_models",
+            ),
         ):
-            architectures.setdefault((what, marked), []).append(architecture)
-    found = []
-    for (what, marked), names in architectures.items():
-        of_guests = f"{what} of {' and '.join(names)} guests"
-        if marked is None:
-            found.append(
-                f"Which {of_guests} are deprecated is not known: libvirt"
-                f" {version_text(facts.libvirt_version)} lists none, or is too"
-                " old to mark them."
-            )
-        elif marked:
-            found.append(
-                f"libvirt marks these {of_guests} as deprecated:"
-                f" {join_names(marked)}. A later QEMU may not have them."
-            )
-    return tuple(found)
+            architectures.setdefault(each, []).append(architecture)
+    return tuple(
+        _describe_deprecated(each, names, version_text(facts.libvirt_version))
+        for each, names in architectures.items()
+        if each.marked != frozenset()
+    )
+
+
+def _describe_deprecated(
+    found: _Deprecated, architectures: Sequence[str], libvirt: str
+) -> str:
+    of_guests = f"{found.what} of {' and '.join(architectures)} guests"
+    if found.marked is None:
+        return (
+            f"Which {of_guests} are deprecated is not known: libvirt"
+            f" {libvirt} lists none, or is too old to mark them."
+        )
+    text = (
+        f"libvirt marks these {of_guests} as deprecated:"
+        f" {join_names(found.marked)}. A later QEMU may not have them."
+    )
+    if found.in_use:
+        text += (
+            f" Guests get {join_names(found.in_use)} by default: change"
+            f" [libvirt] {found.option}."
+        )
+    return text
 
 
 def _release(text: str) -> int:

@@ -5,6 +5,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from oslo_config import cfg
@@ -93,6 +94,35 @@ def test_a_child_of_nova_compute_is_left_out(proc: Path) -> None:
     start(proc, 10, *_DEBIAN)
     start(proc, 11, *_DEBIAN, parent=10)
     assert [each.pid for each in running_computes()] == [10]
+
+
+def test_a_process_of_another_user_is_left_out(proc: Path) -> None:
+    """Any user of the host could have any file read.
+
+    A process of root's with the set-user-ID bit has the user as its real one.
+    """
+    start(proc, 10, *_DEBIAN, user=os.getuid() + 4321)
+    assert running_computes() == []
+
+
+def test_a_process_of_another_user_in_a_container_is_unknown(
+    proc: Path,
+) -> None:
+    """Kolla's user nova has a number of its own."""
+    start(proc, 10, *_DEBIAN, user=42436, mounts=IN_CONTAINER)
+    (found,) = running_computes()
+    assert "container" in found.unknown
+
+
+def test_a_process_of_the_user_nova_is_read(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "os_prefilter.adapters.nova_compute.getpwnam",
+        lambda name: SimpleNamespace(pw_uid={"nova": 64060}[name]),
+    )
+    start(proc, 10, *_DEBIAN, user=64060)
+    assert running_computes() == [RunningCompute(10, _DEBIAN_ARGUMENTS)]
 
 
 def test_a_relative_path_is_unknown(proc: Path) -> None:

@@ -2,6 +2,7 @@
 
 """A tree like /proc, with processes of nova-compute."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -22,13 +23,17 @@ def start(
     *words: str,
     parent: int = 1,
     mounts: str = ON_HOST,
+    user: int | None = None,
 ) -> None:
     """Add a process with a command line."""
     folder = proc / str(pid)
     folder.mkdir()
     line = "".join(f"{word}\0" for word in words)
     (folder / "cmdline").write_text(line)
-    (folder / "stat").write_text(f"{pid} (a) b) S {parent} 0\n")
+    user = os.getuid() if user is None else user
+    (folder / "status").write_text(
+        f"Name:\ta: b\nPPid:\t{parent}\nUid:\t{user}\t0\t0\t0\n"
+    )
     (folder / "mountinfo").write_text(mounts)
 
 

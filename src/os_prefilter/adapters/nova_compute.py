@@ -4,8 +4,10 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from pwd import getpwnam
 
 from oslo_config import cfg
 
@@ -117,7 +119,8 @@ class NovaConfiguration:
 def running_computes() -> list[RunningCompute]:
     """Return the processes of nova-compute, without their children.
 
-    A process that ends meanwhile, or is hidden, is left out.
+    A process that ends meanwhile, or is hidden, is left out; so is one of
+    another user, who could have any file read.
     """
     found: dict[int, RunningCompute] = {}
     parents: dict[int, int] = {}
@@ -127,21 +130,31 @@ def running_computes() -> list[RunningCompute]:
             arguments = _after_program(line.rstrip("\0").split("\0"))
             if arguments is None or not _ENDS_AT_ONCE.isdisjoint(arguments):
                 continue
-            pid = int(folder.name)
-            # Behind the name of the program, in which may be parentheses.
-            _, parent, *_ = (
-                (folder / "stat")
+            status = dict(
+                line.split(":", 1)
+                for line in (folder / "status")
                 .read_text("utf-8", "replace")
-                .rpartition(")")[2]
-                .split()
+                .splitlines()
             )
-            parents[pid] = int(parent)
-            found[pid] = _running(folder, pid, arguments)
-        except (OSError, ValueError):
+            # The real one: that of a program with the set-user-ID bit is the
+            # user who started it.
+            user = int(status["Uid"].split()[0])
+            running = _running(folder, user, arguments)
+            if running is not None:
+                found[running.pid] = running
+                parents[running.pid] = int(status["PPid"])
+        except (KeyError, OSError, ValueError):
             continue
     # A helper that it has forked has its command line until it executes
     # another program.
     return [found[pid] for pid in sorted(found) if parents[pid] not in found]
+
+
+def _trusted_users() -> set[int]:
+    found = {0, os.getuid()}
+    with suppress(KeyError):
+        found.add(getpwnam("nova").pw_uid)
+    return found
 
 
 def configuration_arguments(words: Sequence[str]) -> tuple[str, ...]:
@@ -171,15 +184,19 @@ def _after_program(words: Sequence[str]) -> Sequence[str] | None:
     return None
 
 
-def _running(folder: Path, pid: int, words: Sequence[str]) -> RunningCompute:
+def _running(
+    folder: Path, user: int, words: Sequence[str]
+) -> RunningCompute | None:
     arguments = configuration_arguments(words)
     unknown = ""
     if _root_mount(folder) != _root_mount(PROC / "self"):
         unknown = "it runs in a container, whose files are not visible here"
+    elif user not in _trusted_users():
+        return None
     elif not all(map(os.path.isabs, arguments[1::2])):
         # Its working directory is open to its own user alone.
         unknown = "its files have relative paths"
-    return RunningCompute(pid, arguments, unknown)
+    return RunningCompute(int(folder.name), arguments, unknown)
 
 
 def _root_mount(folder: Path) -> tuple[str, str]:

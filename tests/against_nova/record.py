@@ -21,6 +21,7 @@ from nova.api.validation.extra_specs import validators
 from nova.objects import fields
 from nova.objects.image_meta import ImageMetaProps
 from nova.scheduler import request_filter
+from nova.scheduler.host_manager import HostState
 
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.nova.activation import SAME_PURPOSE, STAYS_WITH_NOVA
@@ -167,12 +168,14 @@ def _is_named(trait: str, words: set[str]) -> bool:
     return trait in words or any(prefix in words for prefix in prefixes)
 
 
-def values() -> dict[str, dict[str, Any]]:
+def values() -> dict[str, Any]:
     """Return the values that the installed nova-api takes: those of images at
     each boot, those of flavors when an extra spec is set.
 
-    A list of them, or what they are; without those that may be any text.
+    A list of them, or what they are; without those that may be any text. And
+    the fields of a host with which Nova compares extra specs.
     """
+    host = HostState("host", "node", "11111111-2222-4333-8444-555555555555")
     properties = {
         name: _kind_of_property(field)
         for name, field in sorted(ImageMetaProps.fields.items())
@@ -183,13 +186,17 @@ def values() -> dict[str, dict[str, Any]]:
         for name, validator in sorted(validators.VALIDATORS.items())
         if not name.startswith(("resources", "trait", PREFIX))
     }
-    return {
+    without_texts = {
         title: {name: kind for name, kind in found.items() if kind}
         for title, found in (
             ("image_properties", properties),
             ("extra_specs", extra_specs),
         )
     }
+    # The last ones are set with what a compute node reports.
+    names = {*dir(host), "stats", "io_workload"}
+    fields_of_host = sorted(name for name in names if name[0] != "_")
+    return {**without_texts, "host_fields": fields_of_host}
 
 
 def _kind_of_property(field: Any) -> list[str] | str | None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from os_prefilter import Flavor, RequestSpec
-from os_prefilter.common.errors import MalformedRequest
+from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.common.errors import MalformedRequest, RequestRejected
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.request.query import query_of
@@ -87,5 +87,43 @@ def test_traits_of_a_group_without_resources_are_refused_in_the_words_of_the_fla
     with (
         EmbeddedPlacement(lone_host()) as placement,
         pytest.raises(MalformedRequest, match=problem),
+    ):
+        ask_placement(query, Decision(()), placement.client)
+
+
+_REFUSED = {
+    "no resources": (
+        {"resources:VCPU": "0", "resources:MEMORY_MB": "0"},
+        "The request has no resources, and so Placement has no candidate:",
+    ),
+    "unknown class": (
+        {"resources:CUSTOM_NOSUCH": "1"},
+        "No host has the resource class CUSTOM_NOSUCH, which Placement does",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "message"), _REFUSED.values(), ids=_REFUSED
+)
+def test_query_that_placement_refuses_is_explained_in_the_words_of_the_flavor(
+    extra_specs: dict[str, str], message: str
+) -> None:
+    query = query_of(RequestSpec(Flavor(1, 1, extra_specs=extra_specs)))
+    with (
+        EmbeddedPlacement(lone_host()) as placement,
+        pytest.raises(RequestRejected, match=message) as caught,
+    ):
+        ask_placement(query, Decision(()), placement.client)
+    assert "status 400" not in str(caught.value)
+
+
+def test_trait_that_image_requires_and_flavor_forbids_is_named() -> None:
+    flavor = Flavor(1, 1, extra_specs={"trait:HW_CPU_X86_AVX": "forbidden"})
+    image = Image({"trait:HW_CPU_X86_AVX": "required"})
+    query = query_of(RequestSpec(flavor, image))
+    with (
+        EmbeddedPlacement(lone_host()) as placement,
+        pytest.raises(RequestRejected, match="HW_CPU_X86_AVX is required and"),
     ):
         ask_placement(query, Decision(()), placement.client)

@@ -5,16 +5,29 @@ that Nova ignores are noted.
 """
 
 import pytest
+from nova.scheduler.filters.compute_capabilities_filter import (
+    ComputeCapabilitiesFilter,
+)
+from nova.scheduler.host_manager import HostState
 
 from os_prefilter import Request
 from os_prefilter.request.remarks import remarks_in_nova
-from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.spec import (
+    Flavor,
+    Image,
+    RequestGroup,
+    RequestSpec,
+)
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter.vocabulary.options import Options
-from os_prefilter_tools.operators.property_names import notes_on_names
+from os_prefilter_tools.operators.property_names import (
+    notes_on_names,
+    notes_on_what_follows,
+)
 from os_prefilter_tools.testing import request_of
 from tests.conftest import ExtraSpecs, Properties
+from tests.support.nova_objects import nova_spec
 from tests.support.tables import cases, pairs
 
 _DROPPED = "Nova does not know it, and drops it"
@@ -90,7 +103,7 @@ traits:CUSTOM_LICENSED | a trait of a request group named s, which Placement ref
 # Of Nova, and the operator's own.
 _FINE_OF_FLAVORS = """resources:VGPU resources1:VCPU trait_gpu:CUSTOM_X preferred_trait:CUSTOM_X quota:cpu_shares
     hw:numa_cpus.3 pci_passthrough:alias capabilities:boot_mode deploy-config:raid group_policy
-    aggregate_instance_extra_specs:ssd ssd os_distro acme:secure_boot ops:team licence:windows cpu_arch :"""
+    aggregate_instance_extra_specs:ssd os_distro acme:secure_boot ops:team licence:windows cpu_arch :"""
 
 
 @pytest.mark.parametrize(("name", "problem"), _EXTRA_SPECS)
@@ -99,6 +112,115 @@ def test_extra_spec_that_nova_does_not_know_is_noted_with_the_nearest(
 ) -> None:
     place = f"flavor extra spec {name}"
     assert _notes_on_extra_spec(name) == [f"{place}: {problem}"]
+
+
+_WITHOUT_NAMESPACE = cases("""
+gpu          | with a field of that name, which no KVM host has, and excludes none of them.         | CUSTOM_GPU          | True
+my-licence.x | with a field of that name, which no KVM host has, and excludes none of them.         | CUSTOM_MY_LICENCE_X | True
+vcpus_total  | by default, compares it with that field of each host, and excludes every host that   | CUSTOM_VCPUS_TOTAL  | False
+update       | by default, compares it with that field of each host, and excludes every host that   | CUSTOM_UPDATE       | False
+num_vm_error | by default, compares it with that field of each host, and excludes every host that   | CUSTOM_NUM_VM_ERROR | False
+""")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "trait", "passes"), _WITHOUT_NAMESPACE
+)
+def test_extra_spec_without_a_namespace_is_noted_as_novas_filter_takes_it(
+    name: str, problem: str, trait: str, passes: str
+) -> None:
+    (note,) = _notes_on_extra_spec(name)
+    assert problem in note
+    assert f"trait:{trait}=required" in note
+    assert f"aggregate_instance_extra_specs:{name}" in note
+    assert str(_passes_on_kvm({name: "x"})) == passes
+
+
+def _passes_on_kvm(extra_specs: dict[str, str]) -> bool:
+    """Return what Nova's own filter says of a host of its libvirt driver."""
+    host = HostState("host", "node", "11111111-2222-4333-8444-555555555555")
+    host.stats = {"num_vm_error": "1", "io_workload": "0"}
+    host.cpu_info = '{"arch": "x86_64"}'
+    spec = nova_spec({}, extra_specs)
+    passes: bool = ComputeCapabilitiesFilter().host_passes(host, spec)
+    return passes
+
+
+_CAPABILITIES = cases("""
+capabilities:boot_mode     |                                   | 1
+capabilities:gpu:model     |                                   | 1
+capabilities:boot_mode     | resources:CUSTOM_BAREMETAL_GOLD=1 | 0
+capabilities:boot_mode     | resources1:CUSTOM_X=1             | 0
+capabilities:cpu_info:arch |                                   | 0
+capabilities:num_vm_error  |                                   | 0
+capabilities:vcpus_total   |                                   | 0
+""")
+
+
+@pytest.mark.parametrize(("name", "others", "count"), _CAPABILITIES)
+def test_capability_that_no_kvm_host_has_is_noted_but_on_bare_metal(
+    name: str, others: str, count: str
+) -> None:
+    extra_specs = {name: "x", **pairs(others)}
+    notes = _notes_on_what_follows(extra_specs)
+    reasons = [each for each in notes if "excludes every KVM host" in each]
+    assert len(reasons) == int(count)
+    if reasons:
+        assert not _passes_on_kvm({name: "x"})
+
+
+def _notes_on_what_follows(extra_specs: ExtraSpecs) -> list[str]:
+    spec = RequestSpec(Flavor(1, 512, 20, extra_specs=extra_specs), Image())
+    return [str(note) for note in notes_on_what_follows(Request(spec))]
+
+
+_AFTER_PLACEMENT = cases("""
+pci_passthrough:alias=a100:1 | the devices are not examined here
+accel:device_profile=fpga    | its devices are not examined here
+""")
+
+
+@pytest.mark.parametrize(("extra_spec", "problem"), _AFTER_PLACEMENT)
+def test_devices_that_placement_is_not_asked_for_are_noted(
+    extra_spec: str, problem: str
+) -> None:
+    name = extra_spec.partition("=")[0]
+    (note,) = _notes_on_what_follows(pairs(extra_spec))
+    assert note.startswith(f"flavor extra spec {name}: {problem}")
+
+
+def test_devices_with_request_groups_are_not_noted() -> None:
+    spec = RequestSpec(
+        Flavor(1, 512, extra_specs={"accel:device_profile": "fpga"}),
+        requested_resources=[RequestGroup("device_profile_0", {"FPGA": 1})],
+    )
+    assert [*notes_on_what_follows(Request(spec))] == []
+
+
+_BARE_METAL = cases("""
+# The other extra specs | what is to be set
+trait:CUSTOM_X=required                                    | resources:VCPU=0, resources:MEMORY_MB=0, resources:DISK_GB=0
+resources:VCPU=0                                           | resources:MEMORY_MB=0, resources:DISK_GB=0
+resources:VCPU=0 resources:MEMORY_MB=0 resources:DISK_GB=0 |
+""")
+
+
+@pytest.mark.parametrize(("others", "missing"), _BARE_METAL)
+def test_flavor_for_bare_metal_is_noted_with_the_amounts_to_set_to_zero(
+    others: str, missing: str
+) -> None:
+    bare_metal = {"resources:CUSTOM_BAREMETAL1_SMALL": "1"}
+    notes = _notes_on_what_follows({**bare_metal, **pairs(others)})
+    assert len(notes) == bool(missing)
+    assert all(note.endswith(f". Set {missing}") for note in notes)
+
+
+def test_notes_on_thousands_of_capabilities_are_ten_short_ones() -> None:
+    names = {f"capabilities:{number}": "x" for number in range(10_000)}
+    names["capabilities:" + "x" * 65536] = "x"
+    notes = _notes_on_what_follows(names)
+    assert len(notes) == 10
+    assert max(map(len, notes)) < 400
 
 
 def test_known_extra_spec_is_not_noted() -> None:

@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 
 from cliff.utils import terminal_width
 
-from os_prefilter.common.errors import PlacementRefused, UnknownTraits
+from os_prefilter.common.errors import (
+    PlacementRefused,
+    RequestRejected,
+    UnknownTraits,
+)
 from os_prefilter.common.quoting import pluralize
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import query_of
@@ -126,7 +130,7 @@ def _hosts(
 ) -> tuple[str, ...]:
     try:
         return tuple(backend.ask(query_of(spec), decision).candidates.hosts)
-    except (PlacementRefused, UnknownTraits):
+    except (PlacementRefused, RequestRejected, UnknownTraits):
         # Another fleet may lack the resource class of a bundled request, or an
         # old cloud a trait.
         return ()

@@ -2,11 +2,16 @@
 
 """Query Placement for the hosts that remain for a request."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from os_prefilter.common.errors import MalformedRequest, RequestRejected
+from os_prefilter.common.errors import (
+    MalformedRequest,
+    PlacementRefused,
+    RequestRejected,
+)
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.query import Query, query_of, query_string
@@ -21,6 +26,21 @@ _NO_GROUP_POLICY = (
     " group_policy to none (they may share a provider) or isolate (they must"
     " not)."
 )
+_NO_RESOURCES = (
+    "The request has no resources, and so Placement has no candidate: CPUs,"
+    " memory and disk of the flavor are 0. Request some, or a resource class"
+    " by the extra spec resources:CLASS."
+)
+_BOTH = (
+    "The trait {} is required and forbidden{}: no host has and lacks it."
+    " Remove one of the two from flavor or image."
+)
+_NO_CLASS = (
+    "No host has the resource class {}, which Placement does not know. Check"
+    " its name in the flavor; Ironic's are CUSTOM_ and the node's resource"
+    " class in capitals."
+)
+_UNKNOWN_CLASS = re.compile(r"No such resource class ([A-Z0-9_]+)")
 
 
 class CandidatesFound(NamedTuple):
@@ -121,19 +141,32 @@ def ask_placement(
         query = _without_forbidden(query, {item.trait for item in missing})
     check_groups(query)
     text = query_string(query, limit)
-    return CandidatesFound(
-        text, placement.allocation_candidates(text), created, notes=notes
-    )
+    try:
+        candidates = placement.allocation_candidates(text)
+    except PlacementRefused as error:
+        unknown_class = _UNKNOWN_CLASS.search(error.detail)
+        if not unknown_class:
+            raise
+        reason = _NO_CLASS.format(unknown_class[1])
+        raise RequestRejected(reason) from error
+    return CandidatesFound(text, candidates, created, notes=notes)
 
 
 def check_groups(query: Query) -> None:
     """Refuse request groups that Placement refuses in unclear words.
 
     :raises MalformedRequest: for traits of a request group without resources.
-    :raises RequestRejected: for several request groups without
-        ``group_policy``
+    :raises RequestRejected: for a query without resources, for several request
+        groups without ``group_policy``, and for a trait that one group
+        requires and forbids
     """
+    if not any(group.resources for group in query.groups.values()):
+        raise RequestRejected(_NO_RESOURCES)
     for suffix, group in query.groups.items():
+        both = group.required_traits & group.forbidden_traits
+        if both:
+            where = f" in request group {suffix}" if suffix else ""
+            raise RequestRejected(_BOTH.format(min(both), where))
         if not suffix or group.resources or query.same_subtree:
             continue
         names = sorted({*group.required_traits, *group.forbidden_traits})

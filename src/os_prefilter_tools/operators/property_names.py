@@ -27,6 +27,7 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS, table
 from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.options import Options
+from os_prefilter_tools.operators.refused_by_nova import is_host_field
 
 _FILE = "properties-without-rows.yaml"
 # Between the names that are free. os_* is not: Glance and users have
@@ -98,6 +99,7 @@ def remarks_of_commands(
     They are made like those of :func:`remarks_in_nova`.
     """
     yield from notes_on_names(request)
+    yield from notes_on_what_follows(request)
     yield from notes_on_implied_devices(request)
     yield from remarks_in_nova(request, options, enabled)
 
@@ -123,6 +125,74 @@ def notes_on_implied_devices(request: Request) -> Iterator[Note]:
             f" {name}={implied_by(distro)[name]}: set it in the image"
         )
         yield Note(f"image property os_distro={distro}", given, warn=True)
+
+
+_AFTER_PLACEMENT = {
+    "pci_passthrough:alias": (
+        "the devices are not examined here. Nova's PciPassthroughFilter looks"
+        " for them on each host, or Placement with pci_in_placement: see [pci]"
+        " alias and device_spec of nova.conf"
+    ),
+    "accel:device_profile": (
+        "its devices are not examined here. Nova reads the profile from Cyborg"
+        " and adds its groups to the query: see 'openstack accelerator device"
+        " profile show'"
+    ),
+}
+_AMOUNTS = {
+    "VCPU": "vcpus",
+    "MEMORY_MB": "memory_mb",
+    "DISK_GB": "root_gb",
+}
+# What Ironic makes of a node's resource class baremetal..., as its
+# documentation names them.
+_BARE_METAL = "resources:CUSTOM_BAREMETAL"
+_CUSTOM_CLASS = re.compile(r"resources[a-zA-Z0-9_-]{0,64}:CUSTOM_")
+_NO_FIELD = (
+    "Nova's ComputeCapabilitiesFilter, enabled by default, excludes every KVM"
+    " host: none has such a field. Only bare-metal nodes report others; their"
+    " flavors request a resource class of their own"
+)
+
+
+def notes_on_what_follows(request: Request) -> Iterator[Note]:
+    """Yield a note on each extra spec of which Placement does not decide.
+
+    Or in which it decides otherwise than a flavor for bare metal expects.
+    """
+    for name, reason in _AFTER_PLACEMENT.items():
+        # The groups of a server's devices are in its request spec.
+        if request.extra_spec(name) and not request.requested_groups:
+            yield Note(f"flavor extra spec {name}", reason, warn=True)
+    names = [
+        name
+        for name in request.extra_specs
+        if isinstance(name, str) and len(name) <= _LONGEST_NAME
+    ]
+    if not any(_CUSTOM_CLASS.match(name) for name in names):
+        without_field = [name for name in names if _has_no_field(name)]
+        for name in without_field[:_MOST]:
+            yield Note(f"flavor extra spec {name}", _NO_FIELD, warn=True)
+    bare_metal = [name for name in names if name.startswith(_BARE_METAL)]
+    missing = [
+        f"resources:{name}=0"
+        for name, amount in _AMOUNTS.items()
+        if request.flavor_attribute(amount)
+        and f"resources:{name}" not in names
+    ]
+    if bare_metal and missing:
+        reason = (
+            "Nova requests CPUs, memory and disk of the flavor as well, which"
+            f" no bare-metal node has. Set {', '.join(missing)}"
+        )
+        yield Note(f"flavor extra spec {bare_metal[0]}", reason, warn=True)
+
+
+def _has_no_field(name: str) -> bool:
+    namespace, _, path = name.partition(":")
+    return namespace == "capabilities" and not is_host_field(
+        path.partition(":")[0]
+    )
 
 
 def notes_on_names(request: Request) -> Iterator[Note]:
@@ -198,7 +268,32 @@ def _problem_of_extra_spec(name: str) -> str:
         and in_image in known_properties()
     ):
         return f"no effect: Nova reads {in_image} of an image alone"
-    return f"Nova knows no such extra spec{close}" if of_nova or close else ""
+    if of_nova or close:
+        return f"Nova knows no such extra spec{close}"
+    # A node of Ironic's reports its cpu_arch.
+    return "" if colon or name == "cpu_arch" else _without_namespace(name)
+
+
+def _without_namespace(name: str) -> str:
+    """Return what Nova's host filters do with an extra spec."""
+    custom = re.sub(r"[^A-Z0-9_]", "_", name.upper())
+    advice = (
+        f"Write trait:CUSTOM_{custom}=required for a trait, or"
+        f" {quote(f'aggregate_instance_extra_specs:{name}')} for metadata of"
+        " aggregates"
+    )
+    if is_host_field(name):
+        return (
+            "it has no namespace: Nova's ComputeCapabilitiesFilter, enabled by"
+            " default, compares it with that field of each host, and excludes"
+            f" every host that differs. {advice}"
+        )
+    return (
+        "it has no namespace: Nova's ComputeCapabilitiesFilter compares it"
+        " with a field of that name, which no KVM host has, and excludes none"
+        " of them. Only AggregateInstanceExtraSpecsFilter, if enabled, reads"
+        f" it. {advice}"
+    )
 
 
 @cache

@@ -93,15 +93,21 @@ def refusals_of_flavor(request_spec: Any) -> Iterator[str]:
             yield f"{_FLAVOR}: {name}={quote(value)} is {problem}"
 
 
+def is_host_field(name: str) -> bool:
+    """Return whether Nova may compare an extra spec with a field of a host."""
+    # Counters of its servers: num_vm_active, num_proj_ID.
+    return name in _values()["host_fields"] or name.startswith("num_")
+
+
 @cache
-def _values() -> Mapping[str, Mapping[str, Any]]:
-    """Return the values that Nova takes.
+def _values() -> Mapping[str, Any]:
+    """Return the values that Nova takes, and the fields of its hosts.
 
     By image property and by extra spec; without those that may be any text.
     """
     folder = resources.files("os_prefilter_tools.data")
     found = parse_yaml(folder.joinpath(_FILE).read_bytes(), _FILE)
-    return cast("Mapping[str, Mapping[str, Any]]", found)
+    return cast("Mapping[str, Any]", found)
 
 
 def _problem_of_property(name: str, value: str) -> str:

@@ -22,6 +22,12 @@ from tests.against_nova.differences import (
     Difference,
 )
 from tests.against_nova.releases import page
+from tests.against_nova.sources import (
+    BOOT_FIELDS,
+    CAPABILITIES,
+    REQUIRED,
+    Source,
+)
 
 
 def differences() -> Iterator[str]:
@@ -97,6 +103,28 @@ def ways_to_ask() -> Iterator[str]:
             if row.required_by and (row.image_property or row.extra_spec)
         ),
     )
+
+
+def nova_sources() -> Iterator[str]:
+    """Yield a table of the capabilities of drivers that no property asks for,
+    and one of the fields of a boot request.
+    """
+    for title, sources in (
+        ("Capability of a virt driver", CAPABILITIES),
+        ("Field of a boot request", BOOT_FIELDS),
+    ):
+        yield from table(
+            (title, "Verdict", "By what, or why"), map(_source_cells, sources)
+        )
+        yield ""
+
+
+def _source_cells(source: Source) -> tuple[str, str, str]:
+    names = ", ".join(f"``{name}``" for name in source.names)
+    if source.verdict != REQUIRED:
+        return names, source.verdict, source.why
+    filters = [f":ref:`{each} <filter-{each}>`" for each in source.why.split()]
+    return names, source.verdict, ", ".join(filters)
 
 
 def _unless(row: Row) -> str:
@@ -175,6 +203,12 @@ class WaysToAsk(FromCode):
     make = staticmethod(ways_to_ask)
 
 
+class NovaSources(FromCode):
+    """``.. nova-sources::``."""
+
+    make = staticmethod(nova_sources)
+
+
 class NovaReleases(FromCode):
     """``.. nova-releases::``."""
 
@@ -191,5 +225,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
     app.add_directive("differences-from-nova", Differences)
     app.add_directive("nova-releases", NovaReleases)
+    app.add_directive("nova-sources", NovaSources)
     app.add_directive("ways-to-ask", WaysToAsk)
     return {"parallel_read_safe": True}

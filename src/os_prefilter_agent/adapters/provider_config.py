@@ -72,15 +72,10 @@ def document(
     :raises ConfigurationError: if one of them is not a trait.
     """
     check_traits(traits)
-    names = sorted(
-        name
-        for name, has in traits.items()
-        if has and name.startswith(CUSTOM_PREFIX)
-    )
     is_uuid = provider == COMPUTE_NODE or is_hyphenated_uuid(provider)
     entry: dict[str, Any] = {
         "identification": {"uuid" if is_uuid else "name": provider},
-        "traits": {"additional": names},
+        "traits": {"additional": sorted(_custom_traits(traits))},
     }
     if inventories:
         entry["inventories"] = {"additional": [dict(inventories)]}
@@ -123,13 +118,21 @@ def write_document(
             "this file was not written by os-prefilter, and would be lost."
             " Give another path, or move it away.",
         )
-    mine = _traits(new, provider)
+    mine = _custom_traits(traits)
     # Nova passes over an entry without any.
     if mine:
         _check_others(Path(path), traits, provider, names)
     if old != new and not dry_run:
         replace_file(path, new, _MODE)
     return changes_between(provider, _traits(old, provider), mine)
+
+
+def _custom_traits(traits: Mapping[str, bool]) -> set[str]:
+    return {
+        name
+        for name, has in traits.items()
+        if has and name.startswith(CUSTOM_PREFIX)
+    }
 
 
 def _check_others(

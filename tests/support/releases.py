@@ -15,11 +15,18 @@ from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.desired_traits import Goal, Mode, goal_of, with_traits
 from os_prefilter.hosts.marker_traits import TraitGroup
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.vocabulary import table
+from os_prefilter.vocabulary import I686, table
 from os_prefilter.vocabulary.model import Row
 from tests.support.hosts import KVM
 
-_CHANGING = frozenset(trait for row in table() for trait in row.traits)
+
+def _traits_of(rows: Iterable[Row]) -> set[str]:
+    """Return the traits of rows, with those for guests of i686."""
+    traits = {trait for row in rows for trait in row.traits}
+    return {*traits, *(I686[trait] for trait in I686.keys() & traits)}
+
+
+_CHANGING = _traits_of(table())
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +61,11 @@ class Release:
         )
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The traits of its rows, which its reporters answer for."""
+        return frozenset(_traits_of(self.rows))
+
+    @cached_property
     def keys(self) -> frozenset[str]:
         return frozenset(
             key for group in self.grouping[0] for key in group.keys
@@ -86,12 +98,18 @@ class Release:
         release.
         """
         groups, keys_of_rows = self.grouping
-        own = {trait for row in self.rows for trait in row.traits}
-        capabilities = {
-            trait: has
-            for trait, has in (can or {}).items()
-            if trait in own or trait not in _CHANGING
-        }
+
+        def capabilities(facts: HostFacts) -> dict[str, bool]:
+            configured = reporter_of(facts).configured
+            kept = self.own
+            if configured:
+                # Traits of templates need no row.
+                kept |= configured(facts).keys()
+            return {
+                trait: has
+                for trait, has in (can or {}).items()
+                if trait in kept or trait not in _CHANGING
+            }
 
         def reporter(facts: HostFacts) -> object:
             novas_own = self.reported_by_nova(facts)
@@ -104,7 +122,7 @@ class Release:
             patch.multiple(
                 desired_traits,
                 trait_groups=lambda *_: groups,
-                capability_traits=lambda _facts: capabilities,
+                capability_traits=capabilities,
                 reporter_of=reporter,
             ),
         ):

@@ -250,11 +250,13 @@ def _entries_beside(path: Path) -> list[_Entry]:
         except DocumentError as error:
             raise DocumentError(other, f"{error.problem}{unknown}") from error
         except _UNREADABLE as error:
+            mark = getattr(error, "problem_mark", None)
             raise DocumentError(
                 other,
                 "nova-compute does not start with this file: it is no YAML, or"
                 " no provider configuration. Correct it, or move it away."
                 f"{unknown}",
+                mark.line + 1 if mark else 0,
             ) from error
     return found
 

@@ -3,6 +3,7 @@
 """What a running nova-compute was started with, from trees like /proc."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -180,7 +181,7 @@ def _rhel(home: Path) -> list[str]:
     return []
 
 
-def _rhosp(home: Path) -> list[str]:
+def _nova_conf_d(home: Path) -> list[str]:
     (home / "nova.conf").touch()
     _conf(home / "nova.conf.d" / "01-nova.conf", "kvm")
     _conf(home / "nova.conf.d" / "25-nova-extra.conf", "qemu")
@@ -209,7 +210,7 @@ _LAYOUTS = (
     _debian,
     _debian_of_one_file,
     _rhel,
-    _rhosp,
+    _nova_conf_d,
     _named_directory,
     _directory_of_the_program,
     _file_after_the_directory,
@@ -230,7 +231,37 @@ def test_each_layout_is_read_as_the_running_nova_compute_reads_it(
     assert _virt_type(NovaConfiguration()) == "qemu"
 
 
-@pytest.mark.parametrize("layout", [_debian, _rhel, _rhosp])
+def test_rhoso_on_the_host_is_read_as_nova_compute_reads_it_in_its_container(
+    home: Path, proc: Path, tmp_path: Path
+) -> None:
+    """Its start copies the files of the host into the container."""
+    folder = tmp_path / "openstack" / "nova"
+    _conf(folder / "01-nova.conf", "kvm")
+    _conf(folder / "25-nova-extra.conf", "qemu")
+    (folder / "nova-blank.conf").touch()
+    (home / "nova.conf").touch()
+    shutil.copytree(folder, home / "nova.conf.d")
+    novas = cfg.ConfigOpts()
+    novas([], project="nova", prog="nova-compute")
+    novas.register_opt(cfg.StrOpt("virt_type"), group="libvirt")
+    assert novas.libvirt.virt_type == "qemu"
+    shutil.rmtree(home)
+    start(proc, 10, "nova-compute", user=42436, mounts=IN_CONTAINER)
+    nova = NovaConfiguration(("--config-dir", str(folder)))
+    assert _virt_type(nova) == "qemu"
+    assert not nova.unknown
+
+
+@pytest.mark.usefixtures("proc")
+def test_kolla_in_a_container_of_the_agents_is_read_by_default(
+    home: Path,
+) -> None:
+    """It sees no nova-compute, and has its nova.conf where that has it."""
+    _conf(home / "nova.conf", "qemu")
+    assert _virt_type(NovaConfiguration()) == "qemu"
+
+
+@pytest.mark.parametrize("layout", [_debian, _rhel, _nova_conf_d])
 def test_default_files_are_read_without_a_running_nova_compute(
     layout: Callable[[Path], list[str]], home: Path, proc: Path
 ) -> None:
@@ -338,7 +369,7 @@ _DENIED = (
 def test_files_without_rights_are_not_known(
     refused: str, function: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _rhosp(home)
+    _nova_conf_d(home)
     _refuse(monkeypatch, home / refused, function)
     nova = NovaConfiguration()
     assert "ermission denied" in nova.unknown or str(home) in nova.unknown
@@ -365,7 +396,7 @@ def test_closed_default_directory_is_not_known(
 def test_given_files_without_rights_are_an_error(
     refused: str, function: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _rhosp(home)
+    _nova_conf_d(home)
     _refuse(monkeypatch, home / refused, function)
     given = ["--config-file", f"{home}/nova.conf"]
     given += ["--config-dir", f"{home}/nova.conf.d"]

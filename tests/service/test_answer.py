@@ -23,6 +23,7 @@ from os_prefilter import (
     Decision,
     Request,
     Requirements,
+    ServerOptions,
     allocation_candidates_query,
     forbid,
     require,
@@ -166,6 +167,29 @@ def _reason(
     """Return what the author of a request reads; empty for nothing."""
     error = _end(pipeline, properties, memory_mb)
     return str(error) if error and error.is_public else ""
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("nic_tag", "a NIC with a tag"),
+        ("block_device_tag", "a block device with a tag"),
+        ("trusted_certs", "trusted certificates"),
+        ("multiattach", "a multi-attach volume"),
+        ("shares", "a share"),
+    ],
+)
+def test_option_that_no_host_serves_is_named_in_the_users_words(
+    placement: EmbeddedPlacement, option: str, reason: str
+) -> None:
+    pipeline = _pipeline(
+        Observed(placement), enabled_filters=["server_options"]
+    )
+    spec = spec_of(server_options=ServerOptions(**{option: True}))
+    decision = pipeline.apply(spec)
+    error = pipeline.reason(decision, spec)
+    assert error.is_public
+    assert str(error) == f"No host offers {reason}."
 
 
 @pytest.mark.parametrize(

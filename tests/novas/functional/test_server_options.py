@@ -91,3 +91,11 @@ def test_server_moves_to_a_host_that_serves_its_options(
     moved = _move(cloud, "migrate", cloud.server(**_OPTIONS[option]))
     assert moved.status == "VERIFY_RESIZE"
     assert moved.host == _NEXT
+
+
+def test_named_host_that_serves_no_option_is_refused(cloud: Cloud) -> None:
+    option = _OPTIONS["trusted certificates"]
+    server = cloud.server(host=_INCAPABLE, **option)
+    assert server.status == "ERROR"
+    assert server.attempts == ()
+    assert server.fault.startswith("No valid host was found.")

@@ -215,6 +215,17 @@ def test_server_that_moves(
     assert _scheduled(start, spec) == _TRAITS[option]
 
 
+def test_certificates_of_a_rebuild(databases: Databases) -> None:
+    """Nova names no cell for it."""
+    databases.server("trusted_certs", "nic_tag")
+    spec = _spec(
+        scheduler_hints={"_nova_check_type": ["rebuild"]},
+        force_hosts=["here"],
+    )
+    found = look_up_server_options(None, spec)
+    assert found == ServerOptions(nic_tag=True, trusted_certs=True)
+
+
 def test_tag_of_a_nic_is_in_the_request_spec(
     databases: Databases, start: Start
 ) -> None:

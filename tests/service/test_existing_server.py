@@ -209,19 +209,27 @@ def test_options_of_a_server_are_looked_up_once(spec: Any) -> None:
     assert looked_up == [("context", spec)]
 
 
-@pytest.mark.parametrize(
-    ("filters", "spec"),
-    [(_FILTERS, nova_spec()), (_WITH_OPTIONS, _moving({}, **_REBUILD))],
-    ids=["no filter reads them", "rebuild"],
-)
-def test_options_of_a_server_are_not_looked_up(
-    filters: Any, spec: Any
-) -> None:
-    def ask(_context: object, _request_spec: object) -> ServerOptions:
-        raise AssertionError
+def test_options_that_no_filter_reads_are_not_looked_up() -> None:
+    looked_up: list[object] = []
 
-    service = Service(filters, look_up_server_options=ask)
-    assert _requires(service, spec) == set()
+    def ask(_context: object, request_spec: object) -> ServerOptions:
+        looked_up.append(request_spec)
+        return ServerOptions()
+
+    Service(_FILTERS, look_up_server_options=ask).apply(nova_spec())
+    assert looked_up == []
+
+
+def test_rebuild_requires_certificates_and_nothing_that_the_server_has() -> (
+    None
+):
+    service = Service(
+        _WITH_OPTIONS,
+        look_up_server_options=lambda _c, _s: ServerOptions(
+            True, True, True, True, True
+        ),
+    )
+    assert _requires(service, _moving({}, **_REBUILD)) == _CERTS
 
 
 def test_requests_that_differ_in_their_options_have_decisions_of_their_own() -> (

@@ -50,12 +50,16 @@ def server_options(request: Request) -> Requirements:
     """
     asked = request.server_options
     result = _NOT_KNOWN if asked.not_known else NOTHING
+    if asked.trusted_certs:
+        result += _need(_CERTS, "trusted certificates")
+    if request.is_rebuild:
+        # The server has the others on its host already; certificates come
+        # with the new image.
+        return result
     if asked.nic_tag:
         result += _need(_TAGGING, "a NIC with a tag")
     if asked.block_device_tag:
         result += _need(_TAGGING, "a block device with a tag")
-    if asked.trusted_certs:
-        result += _need(_CERTS, "trusted certificates")
     if asked.multiattach:
         result += _need(_MULTIATTACH, "a multi-attach volume")
     if asked.shares:

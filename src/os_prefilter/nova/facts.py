@@ -80,7 +80,9 @@ def look_up_server_options(context: Any, request_spec: Any) -> ServerOptions:
     """
     admin = (context or nova_context.get_admin_context()).elevated()
     uuid = request_spec.instance_uuid
-    if not Request(request_spec).server_exists:
+    request = Request(request_spec)
+    # Nova names no cell for a rebuild.
+    if not (request.server_exists or request.is_rebuild):
         build = BuildRequest.get_by_instance_uuid(admin, uuid)
         return ServerOptions(
             block_device_tag=_has_tag(build.block_device_mappings),

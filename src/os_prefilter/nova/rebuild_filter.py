@@ -3,6 +3,7 @@
 """Host filter: no rebuild with an image that the server's host cannot run."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,9 +76,10 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         try:
             # What flavor, hints and project require was no reason to refuse
             # the server before, and is none now.
-            anyway, _ = _decide(
-                self.service.without_nova_style(), without_image, context
+            service = replace(
+                self.service.without_nova_style(), look_up_server_options=None
             )
+            anyway, _ = _decide(service, without_image, context)
             is_of_image = True
             required, contradiction = _decide(self.service, spec_obj, context)
         except errors.RequestRejected as error:

@@ -58,7 +58,7 @@ LookUpServerOptions = Callable[[Any, Any], ServerOptions]
 """``(context, request_spec) -> ServerOptions``.
 
 After an error, they are not known. Called once for each request, also of a new
-server, if an enabled filter reads them; never for a rebuild.
+server, if an enabled filter reads them.
 """
 
 

@@ -435,11 +435,7 @@ class Service:
                 self.options,
             )
         server_options = None
-        if (
-            self.look_up_server_options
-            and self._reads_server_options
-            and not request.is_rebuild
-        ):
+        if self.look_up_server_options and self._reads_server_options:
             server_options = find_server_options(
                 self.look_up_server_options, request, context, until
             )

@@ -99,3 +99,27 @@ def test_named_host_that_serves_no_option_is_refused(cloud: Cloud) -> None:
     assert server.status == "ERROR"
     assert server.attempts == ()
     assert server.fault.startswith("No valid host was found.")
+
+
+def test_rebuild_with_certificates_is_refused_on_a_host_that_cannot_use_them(
+    cloud: Cloud,
+) -> None:
+    server = cloud.server()
+    assert server.host == _INCAPABLE
+    options = _OPTIONS["trusted certificates"]
+    refused = cloud.act(
+        server, {"rebuild": {"imageRef": cloud.image(), **options}}, "ACTIVE"
+    )
+    assert refused.status == "ERROR"
+    assert refused.attempts == (_INCAPABLE,)
+    assert "This host does not offer trusted certificates." in refused.fault
+
+
+def test_server_with_tags_and_certificates_is_rebuilt(cloud: Cloud) -> None:
+    options = _OPTIONS["trusted certificates"] | _OPTIONS["a NIC with a tag"]
+    server = cloud.server(**options)
+    rebuilt = cloud.act(
+        server, {"rebuild": {"imageRef": cloud.image()}}, "ACTIVE"
+    )
+    assert rebuilt.status == "ACTIVE"
+    assert rebuilt.attempts == (_CAPABLE, _CAPABLE)

@@ -9,7 +9,7 @@ machines of operators have no Nova.
 import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any, cast
 
@@ -72,9 +72,10 @@ def problems_of_image(request_spec: Any) -> Iterator[str]:
         )
     for name, value in properties.items():
         # Legacy names as well, if the current one is there: Nova reads both.
-        problem = ""
-        if value is not None:
-            problem = _problem_of_property(str(name), str(value))
+        text = "" if value is None else str(value)
+        is_short = len(text) <= _LONGEST
+        find = _known_problem if is_short else _problem_of_property
+        problem = "" if value is None else find(str(name), text)
         if problem:
             yield f"{name}={quote(value)} is {problem}"
 
@@ -122,6 +123,11 @@ def _problem_of_property(name: str, value: str) -> str:
     if name == "hw_numa_mem.0":
         kind = "number"
     return _problem_of_value(name, as_nova_spells(current, value), kind)
+
+
+# Finding the value that is meant takes 0.4 ms; a cloud may have thousands of
+# images with one mistake.
+_known_problem = lru_cache(maxsize=4096)(_problem_of_property)
 
 
 def _problem_of_value(name: str, value: str, kind: Any) -> str:

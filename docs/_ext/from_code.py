@@ -29,7 +29,7 @@ from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
 from os_prefilter_tools.operators.property_names import properties_without_rows
 
 _FIRST = ("Image property", "Flavor extra spec")
-_NOT_ASKED_FOR = "Default machine type, and lacking devices"
+_NOT_ASKED_FOR = "Default machine type, lacking devices, and CPU models"
 _SHOWN = ("Value", "Also spelt", "Trait", "When", "Why none")
 
 

@@ -295,3 +295,14 @@ def declared_by_nova(driver: Any) -> dict[str, bool]:
         for name, supported in capabilities.items()
         if name in traits
     }
+
+
+def with_cpu_models(*models: str) -> LibvirtFacts:
+    """Return a host of Nova's whose guests have one of these CPU models."""
+    return replace(
+        KVM,
+        built_by_nova=True,
+        nova_release=34,
+        cpu_mode="custom",
+        cpu_models=models,
+    )

@@ -8,7 +8,12 @@ By the spec image-metadata-prefiltering.
 from functools import partial
 
 from os_prefilter.common.errors import NeverStartsWith
-from os_prefilter.request.named_traits import named_traits
+from os_prefilter.request.filter_contract import Declaration
+from os_prefilter.request.named_traits import (
+    forbid_several_models,
+    named_traits,
+    written_requirements,
+)
 from os_prefilter.request.requirements import (
     NOTHING,
     ROOT,
@@ -27,6 +32,7 @@ from os_prefilter.request.values import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, LACKING, ROWS
+from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.options import Options
 
@@ -40,6 +46,7 @@ _ROWS_OF_NOVA = frozenset(
 )
 
 
+@Declaration(other_traits=lambda _options: (SEVERAL_CPU_MODELS,))
 def image_metadata(request: Request, *, options: Options) -> Requirements:
     """Require what the host must emulate, such as VIF, video and buses.
 
@@ -68,7 +75,7 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
 
 
 def _forbid_lacking(request: Request, options: Options) -> Requirements:
-    """Forbid hosts that lack a device which the request names by its trait."""
+    """Forbid hosts that may lack what the request names by its trait."""
     if not request.names_traits:
         return NOTHING
     found = [
@@ -78,7 +85,10 @@ def _forbid_lacking(request: Request, options: Options) -> Requirements:
         and options.forbids_lacking(item.trait)
         and request.is_of_host(item.scope)
     ]
-    return Requirements(tuple(found))
+    named = written_requirements(request)
+    return Requirements(tuple(found)) + forbid_several_models(
+        request, named, options
+    )
 
 
 def _note_missing_bits(request: Request, options: Options) -> Requirements:

@@ -8,6 +8,7 @@ None is excluded.
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.extra_specs import is_preference, preferred_trait
+from os_prefilter.request.named_traits import forbid_several_models
 from os_prefilter.request.requirements import (
     NOTHING,
     Note,
@@ -16,6 +17,7 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import canonical_boolean
+from os_prefilter.vocabulary.options import Options
 
 _ADVICE = (
     "not preferred: write trait:NAME=preferred or preferred_trait:NAME=true,"
@@ -23,7 +25,7 @@ _ADVICE = (
 )
 
 
-def preferences(request: Request) -> Requirements:
+def preferences(request: Request, *, options: Options) -> Requirements:
     """Prefer traits: trait:NAME=preferred and preferred_trait:NAME=true.
 
     They are extra specs of the flavor.
@@ -51,8 +53,9 @@ def preferences(request: Request) -> Requirements:
                     warn=True,
                 )
             )
-    return (
-        Requirements(notes=tuple(notes), preferences=tuple(found.values()))
-        if found or notes
-        else NOTHING
-    )
+    if not (found or notes):
+        return NOTHING
+    preferred = tuple(found.values())
+    return Requirements(
+        notes=tuple(notes), preferences=preferred
+    ) + forbid_several_models(request, preferred, options)

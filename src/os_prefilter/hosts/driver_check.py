@@ -19,7 +19,12 @@ from os_prefilter.hosts.capabilities import refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request import values as asked
 from os_prefilter.request.guest_platform import I686_SOURCE, guest_of
-from os_prefilter.request.named_traits import named_traits
+from os_prefilter.request.named_traits import (
+    MAY_LACK_FEATURE,
+    forbid_several_models,
+    named_traits,
+    written_requirements,
+)
 from os_prefilter.request.remarks import IGNORED, without_basis
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
@@ -29,13 +34,15 @@ from os_prefilter.vocabulary import (
     LACKING,
     table,
 )
+from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.machine_types import (
     I686_FAMILIES,
     guest_architecture,
 )
 from os_prefilter.vocabulary.model import Row
-from os_prefilter.vocabulary.options import rows_with
+from os_prefilter.vocabulary.options import Options, rows_with
 
+_OF_NOVA = Options(nova_builds_guests=True)
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 _SECURE_BOOT = BY_NAME["secure_boot"]
@@ -139,6 +146,7 @@ class _Check:
                 )
                 for place, value, reason in asked.never_start_in_nova(request)
             ]
+            found += self._lacking_features()
         # One reason is enough for a property with its value.
         places = {(item.property, item.value) for item in found}
         found += [
@@ -147,6 +155,16 @@ class _Check:
             if (item.property, item.value) not in places
         ]
         return found
+
+    def _lacking_features(self) -> Iterator[Unsupported]:
+        """Yield the CPU features that a guest of Nova may lack here."""
+        if refusal_of(SEVERAL_CPU_MODELS, self._facts, self._reporter) != "":
+            return
+        named = written_requirements(self._request)
+        several = forbid_several_models(self._request, named, _OF_NOVA)
+        for item in several.requirements:
+            place, _, value = item.source.partition("=")
+            yield Unsupported(place, value, MAY_LACK_FEATURE)
 
     def _unsupported_of(self, row: Row) -> Iterator[Unsupported]:
         """Yield what the host cannot do of a row's value in the request."""

@@ -2,14 +2,35 @@
 
 """Traits that a request names itself: in flavor, image and groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.extra_specs import trait_key
-from os_prefilter.request.requirements import UNSUFFIXED, Requirement, Source
+from os_prefilter.request.requirements import (
+    NOTHING,
+    ROOT,
+    UNSUFFIXED,
+    Note,
+    Preference,
+    Requirement,
+    Requirements,
+    Source,
+)
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
+from os_prefilter.vocabulary.options import Options
+
+MAY_LACK_FEATURE = (
+    "on a host with several [libvirt] cpu_models, of which Nova chooses by the"
+    " flavor, the guest may lack the feature; name it in the flavor"
+)
+"""The reason of a note, where it is not known whether there is such a host."""
+_CPU_FEATURE = "HW_CPU_X86_"
+# No features of a CPU model.
+_OF_MEMORY = BY_NAME["mem_encryption_model"].traits
 
 
 class NamedTrait(NamedTuple):
@@ -48,6 +69,56 @@ def written_requirements(request: Request) -> tuple[Requirement, ...]:
     return tuple(
         each.source.requirement(*each[:3]) for each in named_traits(request)
     )
+
+
+def forbid_several_models(
+    request: Request,
+    items: Iterable[Requirement | Preference],
+    options: Options,
+) -> Requirements:
+    """Forbid hosts where a guest may lack a CPU feature.
+
+    Nova's libvirt driver reports the features of several models, and chooses
+    the model of a new guest by the traits that the flavor requires. For a
+    preference, which excludes no host, there is a note.
+    """
+    if not options.nova_builds_guests:
+        return NOTHING
+    groups = request.flavor_groups.values()
+    in_flavor = {trait for each in groups for trait in each.required_traits}
+    forbidden: dict[Requirement, None] = {}
+    notes: list[Note] = []
+    for item in items:
+        if (
+            not item.trait.startswith(_CPU_FEATURE)
+            or item.trait in _OF_MEMORY
+            or item.trait in in_flavor
+            or not request.asks_anew(item.source)
+        ):
+            continue
+        # Where no host is left, its author reads what to set.
+        missing = f"without trait:{item.trait}=required in the flavor"
+        source = f"{item.source} {missing}"
+        note = Note(source, MAY_LACK_FEATURE, warn=True)
+        if isinstance(item, Preference):
+            notes.append(note)
+        elif not item.required or not request.is_of_host(item.scope):
+            continue
+        elif options.forbids(SEVERAL_CPU_MODELS):
+            properties = [f"{each} {missing}" for each in item.properties]
+            public = f"{item.public} {missing}" if item.public else ""
+            several = Requirement(
+                SEVERAL_CPU_MODELS,
+                False,
+                ROOT,
+                source,
+                properties=tuple(properties),
+                public=public,
+            )
+            forbidden[several] = None
+        else:
+            notes.append(note)
+    return Requirements(tuple(forbidden), tuple(notes))
 
 
 def _traits_of(group: RequestGroup) -> Iterator[tuple[Trait, bool]]:

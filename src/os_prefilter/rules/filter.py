@@ -11,6 +11,7 @@ from itertools import islice
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.filter_contract import Declaration
+from os_prefilter.request.named_traits import forbid_several_models
 from os_prefilter.request.requirements import (
     NOTHING,
     ROOT,
@@ -26,6 +27,7 @@ from os_prefilter.request.resources import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
+from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.options import Options
 
@@ -34,7 +36,13 @@ _MOST_NOTES = 100
 
 
 @Declaration(
-    reads=("project_id", "availability_zone", "scheduler_hints", "flavor.name")
+    other_traits=lambda _options: (SEVERAL_CPU_MODELS,),
+    reads=(
+        "project_id",
+        "availability_zone",
+        "scheduler_hints",
+        "flavor.name",
+    ),
 )
 def rules(
     request: Request,
@@ -74,9 +82,10 @@ def rules(
         preferences += [Preference(trait, source) for trait in rule.prefer]
     if not (requirements or notes or preferences):
         return NOTHING
+    items: list[Requirement | Preference] = [*requirements, *preferences]
     return Requirements(
         tuple(requirements), tuple(notes), preferences=tuple(preferences)
-    )
+    ) + forbid_several_models(request, items, options)
 
 
 def _unknown_hints(

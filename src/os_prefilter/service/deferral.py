@@ -25,8 +25,10 @@ from os_prefilter.hosts.marker_traits import (
 )
 from os_prefilter.pipeline.filter_calls import Adjust
 from os_prefilter.request.filter_contract import LoadedFilter
+from os_prefilter.request.named_traits import MAY_LACK_FEATURE
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.options import Options
 
 FACT = "reports"
@@ -195,6 +197,12 @@ def defer(
         if not each.declaration.gate and not each.nova_style
     }
     groups = groups_by_trait(options.templates)
+    has_one_model = (
+        reports is not None
+        and reports.compute_nodes
+        and SEVERAL_CPU_MODELS not in reports.in_use
+        and reports.unreported.get(SEVERAL_CPU_MODELS) == Unreported(0)
+    )
 
     def without_deferred(
         each: LoadedFilter, result: Requirements, request: Request
@@ -202,14 +210,20 @@ def defer(
         if each.name not in names:
             return result
         kept: list[Requirement] = []
-        notes = list(result.notes)
+        notes = [
+            note
+            for note in result.notes
+            if not (has_one_model and note.reason == MAY_LACK_FEATURE)
+        ]
         for item in result.requirements:
             # A report is about the compute node; it says nothing of the
             # devices below.
             reason = deferral(
                 item, reports, groups if request.is_of_host(item.scope) else {}
             )
-            if reason:
+            if not reason:
+                kept.append(item)
+            elif item.trait != SEVERAL_CPU_MODELS:
                 notes.append(
                     Note(
                         item.source,
@@ -217,8 +231,8 @@ def defer(
                         waits=item.required or reports is None,
                     )
                 )
-            else:
-                kept.append(item)
+            elif not has_one_model:
+                notes.append(Note(item.source, MAY_LACK_FEATURE, warn=True))
         return replace(result, requirements=tuple(kept), notes=tuple(notes))
 
     return without_deferred

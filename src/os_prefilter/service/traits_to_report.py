@@ -22,6 +22,7 @@ from os_prefilter.vocabulary import (
     opt_in_traits,
     rows_required_by,
 )
+from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.options import Options
 
 
@@ -44,6 +45,9 @@ def wanted_groups(
         # The owner's trait is not of the host's abilities.
         if not each.declaration.gate:
             traits.update(each.declaration.traits(options))
+        # Not among the traits that it requires: nothing waits for its report.
+        if SEVERAL_CPU_MODELS in each.declaration.other_traits(options):
+            traits.add(SEVERAL_CPU_MODELS)
     every = trait_groups(options.templates)
     return tuple(
         group for group in every if not group.traits.isdisjoint(traits)

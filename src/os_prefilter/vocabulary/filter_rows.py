@@ -43,6 +43,12 @@ HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
 On bare metal it may be on or off.
 """
 
+SEVERAL_CPU_MODELS = Trait("CUSTOM_COMPUTE_SEVERAL_CPU_MODELS")
+"""The host's CPU features are those of several models; a guest has one.
+
+Nova chooses it by the traits that the flavor requires.
+"""
+
 
 # Nova gives a guest of these a USB controller in any case, or leaves it to
 # libvirt, which has one.
@@ -251,6 +257,11 @@ FILTERED: tuple[Row, ...] = (
     Row(
         "lacking_sound_model",
         terms("CUSTOM_COMPUTE_LACKS_SOUND_MODEL", _SOUND_MODELS),
+        required_by=(),
+    ),
+    Row(
+        "cpu_models",
+        {"several": Term(SEVERAL_CPU_MODELS)},
         required_by=(),
     ),
     Row(

@@ -96,16 +96,18 @@ class Options:
         return matches_any(trait, self.reported_traits)
 
     def forbids_lacking(self, trait: str) -> bool:
-        """Return whether to forbid the hosts where Nova reports it wrongly.
+        """Return whether to forbid the hosts where Nova reports it wrongly."""
+        lacking = LACKING.get(Trait(trait))
+        return lacking is not None and self.forbids(lacking)
+
+    def forbids(self, trait: Trait) -> bool:
+        """Return whether to forbid a trait of hosts where Nova's reports err.
 
         Without a look at what hosts report, only if they certainly report
         that: Placement refuses a trait that it does not know.
         """
-        lacking = LACKING.get(Trait(trait))
-        return bool(
-            lacking
-            and self.nova_builds_guests
-            and (self.wait_for_reports or self.reports(lacking))
+        return self.nova_builds_guests and (
+            self.wait_for_reports or self.reports(trait)
         )
 
     @property

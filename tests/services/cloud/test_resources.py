@@ -205,13 +205,16 @@ def test_every_bootable_volume_is_listed_page_by_page(cloud: Cloud) -> None:
 
 
 def test_broken_volume_is_reported_and_does_not_stop_the_listing(
-    cloud: Cloud,
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = {"id": "a", "bootable": "true", "size": 1}
     others = [None, {"id": "b"}, {**good, "name": 3}]
     others.append({**good, "volume_image_metadata": [1]})
-    cloud.others.hook = lambda path: (
-        (200, {"volumes": [*others, good]}) if "/volumes/" in path else None
+    page = {"volumes": [*others, good]}
+    monkeypatch.setattr(
+        cloud.others,
+        "hook",
+        lambda path: (200, page) if "/volumes/" in path else None,
     )
     problems: list[str] = []
     listing = resources.bootable_volumes(cloud.connection(), problems.append)

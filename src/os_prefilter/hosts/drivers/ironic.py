@@ -174,6 +174,7 @@ _NEVER: Mapping[str, str] = {
         ("lacking_vif_model", "lacking_sound_model"),
         "Nova's Ironic driver reports no devices",
     ),
+    "cpu_models": "a bare-metal node emulates no CPU",
     "emulation_architecture": _NO_EMULATION,
     # An x86 machine has one, but nothing sees to it that it is on.
     "time_hpet": (

@@ -452,6 +452,16 @@ def _lacking(row: str, facts: LibvirtFacts, value: str, *_: object) -> str:
     return "" if refusal(facts, row, value, "") else "the host has the device"
 
 
+def _cpu_models(facts: LibvirtFacts, *_: object) -> str:
+    """Return why the CPU features that Nova reports are of one model."""
+    if not facts.built_by_nova:
+        return "no driver of Nova reports its CPU features"
+    if facts.virt_type not in {"kvm", "qemu"} or facts.cpu_mode != "custom":
+        return "guests get one CPU model: [libvirt] cpu_mode is not custom"
+    several = len(set(facts.cpu_models)) > 1
+    return "" if several else "[libvirt] cpu_models has one model"
+
+
 # (facts, value, guest architecture, what libvirt can give such guests) ->
 # reason
 _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
@@ -469,6 +479,7 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str, GuestFacts], str]] = {
     "firmware_type": _firmware_type,
     "machine_type": _machine_type,
     "default_machine": _default_machine,
+    "cpu_models": _cpu_models,
     "lacking_vif_model": partial(_lacking, "vif_model"),
     "lacking_sound_model": partial(_lacking, "sound_model"),
     "time_hpet": _time_hpet,

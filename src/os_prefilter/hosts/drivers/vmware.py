@@ -66,6 +66,7 @@ _NEVER = {
         ("lacking_vif_model", "lacking_sound_model"),
         "Nova's VMware driver reports no devices",
     ),
+    "cpu_models": "Nova's VMware driver reports no CPU features",
     "device_profile": "Nova's VMware driver attaches no accelerators",
 }
 

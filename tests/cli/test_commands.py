@@ -864,6 +864,6 @@ def test_commands_that_show_which_hosts_remain_ignore_preferences(
     command: str, cli: Cli
 ) -> None:
     request = ("--property", "hw_vif_model=e1000e", "--extra-spec")
-    preference = "trait:HW_CPU_X86_AVX=preferred"
+    preference = "trait:HW_GPU_API_VULKAN=preferred"
     plain = cli.json(command, *request, "a:b=c")
     assert cli.json(command, *request, preference) == plain

@@ -36,7 +36,6 @@ from os_prefilter.vocabulary import (
     table,
 )
 from os_prefilter.vocabulary.config_templates import BUNDLED
-from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 from os_prefilter_tools.operators.readiness import configured_filters
 from os_prefilter_tools.testing.law import single_cases
@@ -138,7 +137,6 @@ def test_placement_gets_the_names_of_the_traits_and_of_the_wishes() -> None:
     assert traits_to_create(*configured_filters(conf_with(**BARE))) == {
         HPET,
         *LACKING.values(),
-        SEVERAL_CPU_MODELS,
         *names_with(WANTED, wanted_by(**BARE)),
     }
     assert traits_to_create((), Options(reported_traits=("*",))) == frozenset()

@@ -8,7 +8,6 @@ By the spec image-metadata-prefiltering.
 from functools import partial
 
 from os_prefilter.common.errors import NeverStartsWith
-from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.named_traits import (
     forbid_several_models,
     named_traits,
@@ -32,7 +31,6 @@ from os_prefilter.request.values import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, LACKING, ROWS
-from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.options import Options
 
@@ -46,7 +44,6 @@ _ROWS_OF_NOVA = frozenset(
 )
 
 
-@Declaration(other_traits=lambda _options: (SEVERAL_CPU_MODELS,))
 def image_metadata(request: Request, *, options: Options) -> Requirements:
     """Require what the host must emulate, such as VIF, video and buses.
 

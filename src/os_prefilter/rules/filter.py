@@ -27,7 +27,6 @@ from os_prefilter.request.resources import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
-from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.options import Options
 
@@ -36,7 +35,6 @@ _MOST_NOTES = 100
 
 
 @Declaration(
-    other_traits=lambda _options: (SEVERAL_CPU_MODELS,),
     reads=(
         "project_id",
         "availability_zone",

@@ -192,10 +192,10 @@ the device of an enabled filter by its trait without the property
 of Nova has together (Secure Boot on x86_64 without UEFI), and one with a value
 that Nova ignores or refuses without another (the model of a TPM without a
 version). The error says what to set; existing servers are not rejected for
-this. For a CPU feature that the flavor does not require, hosts with several
-``[libvirt] cpu_models`` are forbidden. With false, for a driver that uses
-``guest_settings``, the first and the last are warnings, and the driver decides
-on the second.
+this. With false, for a driver that uses ``guest_settings``, the first and the
+last are warnings, and the driver decides on the second; hosts with several
+``[libvirt] cpu_models`` are not forbidden for a CPU feature that the flavor
+does not require, as they are with true.
 """,
     ),
     cfg.BoolOpt(

@@ -25,6 +25,8 @@ from os_prefilter.vocabulary import (
 from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.options import Options
 
+_OF_CPU_FEATURES = frozenset(("image_metadata", "preferences", "rules"))
+
 
 def wanted_groups(
     filters: Collection[LoadedFilter], options: Options
@@ -45,8 +47,8 @@ def wanted_groups(
         # The owner's trait is not of the host's abilities.
         if not each.declaration.gate:
             traits.update(each.declaration.traits(options))
-        # Not among the traits that it requires: nothing waits for its report.
-        if SEVERAL_CPU_MODELS in each.declaration.other_traits(options):
+        # None of those that it requires: nothing waits for its report.
+        if each.name in _OF_CPU_FEATURES:
             traits.add(SEVERAL_CPU_MODELS)
     every = trait_groups(options.templates)
     return tuple(

@@ -71,11 +71,13 @@ def problems_of_image(request_spec: Any) -> Iterator[str]:
             " Create a volume from it, and boot from that"
         )
     for name, value in properties.items():
+        if value is None:
+            continue
         # Legacy names as well, if the current one is there: Nova reads both.
-        text = "" if value is None else str(value)
+        text = str(value)
         is_short = len(text) <= _LONGEST
         find = _known_problem if is_short else _problem_of_property
-        problem = "" if value is None else find(str(name), text)
+        problem = find(str(name), text)
         if problem:
             yield f"{name}={quote(value)} is {problem}"
 

@@ -446,6 +446,18 @@ _NO_IMAGES: dict[str, tuple[object, str]] = {
         {"volume": {**_VOLUME, "bootable": False}},
         "this is a volume that is not bootable",
     ),
+    "volume of the API that is null": (
+        {"volume": None},
+        "this is a volume without bootable and volume_image_metadata.",
+    ),
+    "volume of the API that is a name": (
+        {"volume": "vol-1"},
+        "this is a volume without bootable and volume_image_metadata.",
+    ),
+    "volume of the API without fields": (
+        {"volume": {}},
+        "this is a volume without bootable and volume_image_metadata.",
+    ),
     "metadata that is a list": (
         {**_VOLUME, "volume_image_metadata": ["hw_vif_model"]},
         "volume: volume_image_metadata is a list; expected names with values",

@@ -199,6 +199,7 @@ _NO_PROPERTIES = frozenset(
     )
 )
 
+_VOLUME_FIELDS = frozenset(("bootable", "volume_image_metadata"))
 _MOST_TEXT = 1024 * 1024
 VOLUME = "a volume"
 """The kind of document that has an image's properties in its metadata."""
@@ -343,6 +344,12 @@ def _image_of_bootable_volume(
     """
     volume = _without_key("volume", document)
     _check(_VOLUME, volume, path, "volume")
+    if _VOLUME_FIELDS.isdisjoint(volume):
+        raise DocumentError(
+            path,
+            "this is a volume without bootable and volume_image_metadata."
+            " Expected the output of 'openstack volume show -f json'.",
+        )
     # The client prints a boolean, older ones and Cinder a text. Nova takes a
     # volume of which it is not known for bootable.
     if str(volume.get("bootable", True)).lower() != "true":

@@ -84,6 +84,33 @@ def test_a_missing_path_is_an_error(home: Path, option: str) -> None:
         read_conf((option, str(home / "missing")))
 
 
+@pytest.mark.parametrize(
+    "folder", ["extra", "nova.conf.d"], ids=["given", "default"]
+)
+def test_a_named_pipe_in_a_directory_is_an_error(
+    home: Path, folder: str
+) -> None:
+    """Reading it would never end."""
+    (home / folder).mkdir()
+    os.mkfifo(home / folder / "a.conf")
+    given = ("--config-dir", str(home / "extra"))
+    words = given if folder == "extra" else ()
+    with pytest.raises(PrefilterError, match=r"a\.conf: this is a named pipe"):
+        read_conf(words)
+
+
+def test_a_masked_file_in_a_directory_is_empty(home: Path) -> None:
+    _write(home / "nova.conf.d/a.conf", _KVM)
+    (home / "nova.conf.d/b.conf").symlink_to(os.devnull)
+    assert _virt_type(read_conf(())) == "kvm"
+
+
+def test_a_file_as_directory_is_an_error(home: Path) -> None:
+    path = _write(home / "nova.conf", _KVM)
+    with pytest.raises(ConfigurationError, match="this is a file; give the"):
+        read_conf(("--config-dir", path))
+
+
 def test_a_directory_that_cannot_be_listed_is_an_error(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,3 +129,9 @@ def test_an_error_has_no_password(home: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_conf(("--config-file", path))
     assert "secret123" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["--config-file", "--config-dir"])
+def test_a_path_that_is_too_long_is_an_error(option: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read as a nova"):
+        read_conf((option, "a" * 5000))

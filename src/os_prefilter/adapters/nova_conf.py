@@ -24,7 +24,7 @@ from oslo_config import cfg, types
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
-from os_prefilter.documents.files import check_readable
+from os_prefilter.documents.files import check_readable, is_file
 from os_prefilter.hosts.drivers.libvirt_facts import NovaSettings
 from os_prefilter.hosts.drivers.nova_releases import (
     NEWEST_NOVA,
@@ -144,7 +144,7 @@ def read_conf(
         oslo.config's default paths stand for an option that is not given
     :param conf: reads the files; None for one without options
     :param options: of its call; ``args`` are further arguments
-    :raises DocumentError: if a path is a named pipe or a device
+    :raises DocumentError: if a file is a named pipe or a device
     :raises ConfigurationDenied: if this user may not read a file or directory
     :raises ConfigurationError: if one cannot be read as configuration
     """
@@ -159,6 +159,13 @@ def read_conf(
     for path in paths:
         check_readable(path)
         _check_permitted(path)
+    for option, path in zip(arguments[::2], arguments[1::2], strict=True):
+        # oslo.config takes a file for an empty directory.
+        if option == "--config-dir" and is_file(path):
+            raise ConfigurationError(
+                f"{escape_line(path)}: this is a file; give the path of a"
+                " directory, or --config-file."
+            )
     others = options.pop("args", ())
     _parse(
         conf,
@@ -192,10 +199,15 @@ def files_read(conf: cfg.ConfigOpts) -> str:
 
 
 def _check_permitted(path: str) -> None:
-    # oslo.config takes a directory that it may not list for an empty one.
+    # oslo.config takes a directory that it may not list for an empty one, and
+    # waits for a named pipe in it.
     try:
         if Path(path).is_dir():
-            os.listdir(path)  # noqa: PTH208 - iterdir is lazy
+            for name in os.listdir(path):  # noqa: PTH208 - iterdir is lazy
+                file = Path(path, name).resolve()
+                # A link to the null device masks a file of a package.
+                if name.endswith(".conf") and str(file) != os.devnull:
+                    check_readable(Path(path, name))
     except PermissionError as error:
         raise ConfigurationDenied(
             f"{escape_line(path)}: the directory cannot be read:"

@@ -155,8 +155,8 @@ _TOLD = {
     ),
     "near to none of many": (
         {"hw_cdrom_bus": "nvme"},
-        "hw_cdrom_bus='nvme' is not a value that Nova has. It has fdc, ide,"
-        " sata, scsi, usb, virtio, xen, lxc, uml",
+        "hw_cdrom_bus='nvme' is not a value that Nova has. Write one of fdc,"
+        " ide, sata, scsi, usb, virtio, xen, lxc, uml",
     ),
     "version": (
         {"hypervisor_version_requires": "2.6"},

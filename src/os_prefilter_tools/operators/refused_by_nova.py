@@ -159,7 +159,7 @@ def _not_one_of(values: Collection[str], value: str) -> str:
     elif len(values) <= _MOST_LISTED:
         advice = f"Write {' or '.join(values)}"
     else:
-        advice = f"It has {', '.join(values)}"
+        advice = f"Write one of {', '.join(values)}"
     return f"not a value that Nova has. {advice}"
 
 

@@ -379,6 +379,10 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
         "On machine types that libvirt marks as deprecated",
         _describe_machine_types(found.machine_types),
     )
+    # Without agents it is not known of any server, as of VMware's.
+    if found.machine_types.judged and found.machine_types.not_known:
+        servers = pluralize(found.machine_types.not_known, "server")
+        yield f"Not known whether libvirt marks the machine type: {servers}."
     unknown = [
         f"{each.what} {each.name} ({number})" for each, number in found.unknown
     ]
@@ -395,11 +399,7 @@ def _describe_machine_types(found: server_audit.MachineTypes) -> list[str]:
     most_first = sorted(
         found.deprecated.items(), key=lambda item: (-len(item[1]), item[0])
     )
-    texts = [
+    return [
         f"{machine_type} on {host} ({pluralize(len(servers), 'server')})"
         for (host, machine_type), servers in most_first
     ]
-    # Without agents it is not known of any server, as of VMware's.
-    if found.judged and found.not_known:
-        texts.append(f"not known ({pluralize(found.not_known, 'server')})")
-    return texts

@@ -438,6 +438,26 @@ def test_what_is_no_longer_visible_leaves_what_was_read(
     assert _virt_type(nova) == "qemu"
 
 
+def test_files_that_could_not_be_read_are_read_in_the_next_round(
+    home: Path, proc: Path
+) -> None:
+    """An agent may look while they are being written."""
+    _conf(home / "nova.conf", "kvm")
+    start(proc, 10, "nova-compute")
+    nova = NovaConfiguration()
+    other = home / "other.conf"
+    end(proc, 10)
+    start(proc, 20, "nova-compute", "--config-file", str(other))
+    assert nova.has_changed()
+    with pytest.raises(ConfigurationError):
+        nova.read()
+    assert nova.has_changed()
+    _conf(other, "qemu")
+    nova.read()
+    assert _virt_type(nova) == "qemu"
+    assert not nova.has_changed()
+
+
 def test_a_wrong_file_leaves_what_was_read(home: Path, proc: Path) -> None:
     _conf(home / "nova.conf", "qemu")
     start(proc, 10, "nova-compute")

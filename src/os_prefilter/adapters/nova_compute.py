@@ -81,12 +81,11 @@ class NovaConfiguration:
         self.read()
 
     def has_changed(self) -> bool:
-        """Return whether nova-compute was started since the last look.
+        """Return whether nova-compute was started since its files were read.
 
         One that has ended, as in a restart, changes nothing yet.
         """
-        before = self._found
-        return self._look() != before
+        return self._look() != self._found
 
     def read(self) -> None:
         """Look for nova-compute again, and read its files.
@@ -106,13 +105,15 @@ class NovaConfiguration:
                 if self._given:
                     raise
                 unknown = str(error).rstrip(".")
+        # After an error it stays, so that they are read in the next round.
+        self._found = found
         self.unknown = unknown
         self.warnings = found.warnings
 
     def _look(self) -> _Found:
         running = [] if self._only_given else running_computes()
         if running or self._found is None:
-            self._found = _find(self._given, running)
+            return _find(self._given, running)
         return self._found
 
 

@@ -284,6 +284,8 @@ def test_missing_package_error_names_the_extra_to_install(
     [
         pytest.param("custom", "Haswell Penryn", True, True, id="several"),
         pytest.param("custom", "Haswell", True, False, id="one"),
+        pytest.param("custom", "Haswell Haswell", True, False, id="twice"),
+        pytest.param("custom", "", True, False, id="empty"),
         pytest.param("host-model", "", True, False, id="none"),
         pytest.param("custom", "Haswell Penryn", False, False, id="alone"),
     ],

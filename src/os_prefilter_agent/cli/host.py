@@ -452,14 +452,14 @@ def unknown_parts_of(facts: HostFacts) -> tuple[str, ...]:
 
 def _several_cpu_models(facts: LibvirtFacts) -> tuple[str, ...]:
     """Return a sentence where CPU features are reported of several models."""
-    several = facts.cpu_mode == "custom" and len(facts.cpu_models) > 1
-    if not several:
+    models = tuple(dict.fromkeys(facts.cpu_models))
+    if facts.cpu_mode != "custom" or len(models) < 2:  # noqa: PLR2004 - a union
         return ()
     # Nova gives a guest the first model with the features that it requires,
     # and reports those of every model.
-    names = ", ".join(map(quote, facts.cpu_models))
+    names = ", ".join(map(quote, models))
     return (
-        f"[libvirt] cpu_models has {len(facts.cpu_models)} models: {names}."
+        f"[libvirt] cpu_models has {len(models)} models: {names}."
         " The CPU features that Nova reports of this host are their union: one"
         " guest, which has one model, may not have all of them.",
     )

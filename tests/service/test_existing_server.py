@@ -364,3 +364,18 @@ def test_law_holds_for_a_server_that_keeps_its_machine_type() -> None:
             assert selected is accepts, (machine, properties, facts)
             compared += 1
     assert compared > 1000
+
+
+@pytest.mark.parametrize(
+    "found", [{"shares": True}, "yes", [True]], ids=["mapping", "text", "list"]
+)
+def test_options_of_another_type_require_nothing(
+    found: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Read by position, the key of a mapping was the tag of a NIC."""
+    service = Service(
+        _WITH_OPTIONS,
+        look_up_server_options=lambda _c, _s: found,  # type: ignore[arg-type, return-value]
+    )
+    assert _requires(service, nova_spec()) == set()
+    assert f"a {type(found).__name__}, not ServerOptions" in caplog.text

@@ -128,8 +128,17 @@ def find_server_options(
 
     :param until: as for :func:`find_server`
     """
+
+    def ask() -> ServerOptions:
+        found: object = request.ask(look_up, context)
+        # The keys of a mapping would pass for the values of other options.
+        if not isinstance(found, ServerOptions):
+            what = type(found).__name__
+            raise TypeError(f"it returned a {what}, not ServerOptions")
+        return found
+
     asked, problem = ask_in_time(
-        lambda: ServerOptions(*request.ask(look_up, context)),
+        ask,
         "server options",
         until,
         "look_up_server_options",

@@ -12,7 +12,7 @@ from nova.objects.image_meta import ImageMeta
 from os_prefilter.adapters.from_json import image_from
 
 _METADATA = {
-    "hw_vif_model": "igb",
+    "hw_vif_model": "e1000e",
     "hw_disk_bus": "scsi",
     "trait:HW_CPU_X86_AVX2": "required",
     "os_require_quiesce": "yes",

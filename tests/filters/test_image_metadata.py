@@ -8,9 +8,11 @@ import pytest
 
 from os_prefilter.common.errors import ImpossibleCombination, UnknownValue
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME, DEVICES, rows_required_by
 from os_prefilter.vocabulary.machine_types import families_without
 from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.options import Options
 from tests.conftest import (
     Properties,
     Required,
@@ -263,3 +265,34 @@ def test_standard_traits_of_no_nova_driver_are_required_only_if_reported_traits_
     options = {"reported_traits": reported.split()}
     found = required_by("image_metadata", spec_of({name: value}), **options)
     assert len(found) == bool(reported)
+
+
+_IN_NOVA = Options(nova_builds_guests=True, reported_traits=("*",))
+
+
+def _forbidden_in_nova(trait: str) -> list[str]:
+    service = Service.from_names("image_metadata", options=_IN_NOVA)
+    decision = service.decide(spec_of({f"trait:{trait}": "required"}))
+    return [item.trait for item in decision.requirements if not item.required]
+
+
+def test_hosts_where_nova_reports_a_device_wrongly_are_forbidden_for_its_trait() -> (
+    None
+):
+    assert _forbidden_in_nova("COMPUTE_NET_VIF_MODEL_PCNET") == [
+        "CUSTOM_COMPUTE_LACKS_NET_VIF_MODEL_PCNET"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trait", "forbidden"),
+    [
+        ("HW_CPU_X86_AVX2", ["CUSTOM_COMPUTE_SEVERAL_CPU_MODELS"]),
+        ("HW_CPU_X86_AMD_SEV", []),
+        ("COMPUTE_NODE", []),
+    ],
+)
+def test_hosts_with_several_cpu_models_are_forbidden_for_cpu_features_alone(
+    trait: str, forbidden: list[str]
+) -> None:
+    assert _forbidden_in_nova(trait) == forbidden

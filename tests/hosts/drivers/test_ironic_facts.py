@@ -236,6 +236,12 @@ def test_an_unknown_cpu_arch_is_warned_of_and_leaves_all_else_of_the_node(
     )
 
 
+def test_vendor_is_a_property_of_the_node() -> None:
+    properties = {**_NODE["properties"], "vendor": "HPE"}
+    node = {**_NODE, "properties": properties}
+    assert facts_from_node(node).vendor == "HPE"
+
+
 def test_separately_given_traits_replace_those_of_the_node() -> None:
     node = {**_NODE, "traits": None}
     facts = facts_from_node(node, traits=iter(["CUSTOM_A"]))

@@ -47,7 +47,7 @@ def wanted_groups(
         # The owner's trait is not of the host's abilities.
         if not each.declaration.gate:
             traits.update(each.declaration.traits(options))
-        # None of those that it requires: nothing waits for its report.
+        # These filters only forbid it, so no requirement waits for its report.
         if each.name in _OF_CPU_FEATURES:
             traits.add(SEVERAL_CPU_MODELS)
     every = trait_groups(options.templates)

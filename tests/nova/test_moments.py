@@ -275,22 +275,6 @@ _REJECTIONS = (
         False,
     ),
     Rejection(
-        "stateless firmware without UEFI",
-        "Set hw_firmware_type=uefi as well",
-        {"hw_firmware_stateless": True},
-        {},
-        False,
-        True,
-    ),
-    Rejection(
-        "stateless firmware with a BIOS",
-        "with an image without hw_firmware_type=uefi",
-        {"hw_firmware_stateless": True, "hw_firmware_type": "bios"},
-        {},
-        False,
-        True,
-    ),
-    Rejection(
         "model of memory encryption without encryption",
         "Set hw_mem_encryption=true as well",
         {"hw_mem_encryption_model": "amd-sev-es"},

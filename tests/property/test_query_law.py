@@ -6,6 +6,7 @@ each part of it was asked for.
 
 import copy
 
+import os_traits
 from hypothesis import HealthCheck, given, settings
 
 from os_prefilter import RequestSpec, allocation_candidates_query
@@ -127,12 +128,11 @@ def test_placement_accepts_every_query_whose_groups_request_resources(
         and "group_policy=" not in query
     ):
         return
-    placement.ensure_traits(
-        {
-            item.trait
-            for item in traits_in(query)
-            if item.trait.startswith("CUSTOM_")
-        }
-    )
+    traits = {item.trait for item in traits_in(query)}
+    custom = {trait for trait in traits if trait.startswith("CUSTOM_")}
+    if not traits - custom <= {*os_traits.get_traits()}:
+        # An older Placement refuses a standard trait of a newer os-traits.
+        return
+    placement.ensure_traits(custom)
     placement.request("PUT", "/resource_classes/CUSTOM_IRON")
     assert placement.allocation_candidates(query).count >= 0

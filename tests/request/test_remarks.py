@@ -353,6 +353,7 @@ hw_pointer_model=usbtablet | hw_input_bus=virtio                  | Nova gives t
 hw_usb_model=none          |                                      | TABLET
 hw_usb_model=none          | hw_input_bus=virtio hw_disk_bus=usb  | TABLET
 hw_tpm_model=tpm-crb       |                                      | it means nothing without hw_tpm_version
+hw_firmware_stateless=true |                                      | it means nothing without hw_firmware_type=uefi
 os_secure_boot=optional    | hw_machine_type=q35                  | UEFI_ALONE
 os_secure_boot=required    |                                      | UEFI_ALONE
 os_secure_boot=optional    | hw_architecture=aarch64 hw_firmware_type=bios | UEFI_ALONE

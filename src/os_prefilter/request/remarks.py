@@ -174,10 +174,17 @@ def without_basis(
     the model of a TPM without a version, for instance.
 
     Nothing for what an extra spec alone can say: operators set
-    ``hw:tpm_secret_security`` for those images that ask for a TPM.
+    ``hw:tpm_secret_security`` for those images that ask for a TPM. Nor for
+    stateless firmware: a guest without UEFI has no state to keep.
     """
     depends_on = row.depends_on
-    if not depends_on or not row.image_property:
+    # Nova 34 ignores hw_firmware_stateless without UEFI on purpose
+    # (https://bugs.launchpad.net/nova/+bug/2158967).
+    if (
+        not depends_on
+        or not row.image_property
+        or row.name == "firmware_stateless"
+    ):
         return
     with suppress(RequestRejected):
         if value_of(request, row):

@@ -11,9 +11,12 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 
 RECORDS = Path(__file__).parent / "starts"
+HOSTS = Path(__file__).parent / "hosts"
 STARTS = "starts"
 REFUSED = "refused"
 NOT_KNOWN = "not known"
@@ -61,3 +64,34 @@ def records() -> tuple[Record, ...]:
             ),
         )
     )
+
+
+def host_of(record: Record) -> LibvirtFacts:
+    """Return the host on which the guests of a record were started."""
+    found = json.loads(
+        (
+            HOSTS / f"libvirt-{record.libvirt}-{record.virt_type}.json"
+        ).read_text()
+    )
+    guests = {
+        name: GuestFacts(**_frozen(guest))
+        for name, guest in found.pop("guests").items()
+    }
+    return LibvirtFacts(
+        **_frozen(found),
+        guests=guests,
+        built_by_nova=record.nova is not None,
+        nova_release=record.nova,
+    )
+
+
+def _frozen(found: dict[str, Any]) -> dict[str, Any]:
+    sets = {"libvirt_version": tuple, "hypervisor_version": tuple}
+    return {
+        name: (
+            sets.get(name, frozenset)(value)
+            if isinstance(value, list)
+            else value
+        )
+        for name, value in found.items()
+    }

@@ -4,16 +4,13 @@
 guests that were started there.
 """
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from os_prefilter import unsupported
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINES
 from tests.guests.cases import (
     NOT_SAID,
@@ -23,7 +20,14 @@ from tests.guests.cases import (
     is_left_out,
     not_said,
 )
-from tests.guests.records import NOT_KNOWN, REFUSED, STARTS, Record, records
+from tests.guests.records import (
+    NOT_KNOWN,
+    REFUSED,
+    STARTS,
+    Record,
+    host_of,
+    records,
+)
 
 # Memory encryption needs processors that the machine has not.
 _NOT_STARTED = frozenset(("mem_encryption_model",))
@@ -36,38 +40,6 @@ _NEWER_ROWS = {
 _NO_FIRMWARE = frozenset(
     (("firmware_type", "uefi"), ("secure_boot", "required"))
 )
-_HOSTS = Path(__file__).parents[1] / "guests" / "hosts"
-
-
-def _host(record: Record) -> LibvirtFacts:
-    """Return the host on which the guests of a record were started."""
-    found = json.loads(
-        (
-            _HOSTS / f"libvirt-{record.libvirt}-{record.virt_type}.json"
-        ).read_text()
-    )
-    guests = {
-        name: GuestFacts(**_frozen(guest))
-        for name, guest in found.pop("guests").items()
-    }
-    return LibvirtFacts(
-        **_frozen(found),
-        guests=guests,
-        built_by_nova=record.nova is not None,
-        nova_release=record.nova,
-    )
-
-
-def _frozen(found: dict[str, Any]) -> dict[str, Any]:
-    sets = {"libvirt_version": tuple, "hypervisor_version": tuple}
-    return {
-        name: (
-            sets.get(name, frozenset)(value)
-            if isinstance(value, list)
-            else value
-        )
-        for name, value in found.items()
-    }
 
 
 def _name(record: Record) -> str:
@@ -97,7 +69,7 @@ def test_late_check_accepts_what_starts_and_refuses_what_does_not() -> None:
     left_out: set[object] = set()
     for record in records():
         wrong = {
-            case: (said, not_said(case, _host(record)))
+            case: (said, not_said(case, host_of(record)))
             for case, said in _disagreements(record)
         }
         left_out.update(reason for _, reason in wrong.values())
@@ -110,7 +82,7 @@ def test_late_check_accepts_what_starts_and_refuses_what_does_not() -> None:
 
 
 def _disagreements(record: Record) -> Iterator[tuple[Case, str]]:
-    facts = _host(record)
+    facts = host_of(record)
     for case, outcome in _outcomes(record).items():
         if is_left_out(case, facts):
             continue

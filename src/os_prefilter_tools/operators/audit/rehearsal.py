@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rehearsal of an upgrade: a fleet whose hosts become like a canary.
+
+A canary is a host of the fleet that is upgraded already, or the file that
+``os-prefilter capabilities show -f json`` printed on one. Hosts get the traits
+of its virt driver and of its agent, and keep their own: of hardware, owners
+and rules.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import os_traits
+
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import join_names, quote
+from os_prefilter.documents.files import read_bytes
+from os_prefilter.documents.strict_json import parse_json
+from os_prefilter.hosts.capabilities import reporter_traits
+from os_prefilter.hosts.marker_traits import DEPRECATED, ON_PROVIDERS
+from os_prefilter.hosts.reporter import (
+    traits_reported_by_nova,
+    traits_without_devices,
+)
+from os_prefilter.vocabulary import BY_NAME
+from os_prefilter_tools.fleet.model import Fleet, Provider
+
+OPTION = "--becoming"
+
+_BY_SOFTWARE = ("COMPUTE_", *ON_PROVIDERS)
+# Nova reports them of a host's service, its state and its network cards, which
+# no upgrade changes.
+_OF_HOST = frozenset(
+    (
+        os_traits.COMPUTE_NODE,
+        os_traits.COMPUTE_STATUS_DISABLED,
+        os_traits.COMPUTE_REMOTE_MANAGED_PORTS,
+    )
+)
+
+
+class Canary(NamedTuple):
+    """The traits of an upgraded host."""
+
+    name: str
+    has: frozenset[str]
+    """All its traits, as far as known."""
+    decides: frozenset[str]
+    """Traits that hosts like it have if, and only if, it has them."""
+
+
+def read_canaries(options: Iterable[str], fleet: Fleet) -> dict[str, Canary]:
+    """Return the canary of each host that is upgraded, by the host's name.
+
+    :param options: ``PATTERN=HOST`` or ``PATTERN=FILE``; a canary that a
+        pattern matches is upgraded already, and left out
+    :raises DocumentError: if one is neither, matches no host, or a host that
+        another one matches or that is of another kind than the canary
+    """
+    hosts = {host.name: host for host in fleet.instance_hosts}
+    named = [_split(option) for option in options]
+    canaries = {name: _canary_named(name, fleet) for _, name in named}
+    patterns: dict[str, str] = {}
+    found: dict[str, Canary] = {}
+    for pattern, name in named:
+        matched = [each for each in hosts if fnmatchcase(each, pattern)]
+        upgraded = [each for each in matched if each not in canaries]
+        if not upgraded:
+            left = "only canaries" if matched else "no host"
+            raise DocumentError(
+                OPTION,
+                f"{quote(pattern)} matches {left}. Give a pattern of names of"
+                " hosts.",
+            )
+        for each in upgraded:
+            if each in found:
+                raise DocumentError(
+                    OPTION,
+                    f"both {quote(patterns[each])} and {quote(pattern)} match"
+                    f" {quote(each)}. Each host must match one pattern.",
+                )
+            _check_kind(hosts[each], canaries[name], pattern)
+            patterns[each] = pattern
+            found[each] = canaries[name]
+    return found
+
+
+def become(fleet: Fleet, canaries: Mapping[str, Canary]) -> Fleet:
+    """Return a fleet as it is when some of its hosts are like their canaries.
+
+    Only traits of root providers change.
+
+    :param canaries: the canary of each upgraded host, by the host's name
+    """
+    hosts = []
+    for host in fleet.hosts:
+        canary = canaries.get(host.name)
+        if canary:
+            kept = host.traits - canary.decides
+            gets = canary.has & canary.decides
+            host = replace(host, traits=kept | gets)  # noqa: PLW2901
+        hosts.append(host)
+    return replace(fleet, hosts=tuple(hosts))
+
+
+def _split(option: str) -> tuple[str, str]:
+    pattern, _, name = option.partition("=")
+    if not (pattern and name):
+        raise DocumentError(
+            OPTION,
+            f"{quote(option)}: expected PATTERN=HOST or PATTERN=FILE, such as"
+            " 'kvm-*=kvm-canary'.",
+        )
+    return pattern, name
+
+
+def _canary_named(name: str, fleet: Fleet) -> Canary:
+    for host in fleet.instance_hosts:
+        if host.name == name:
+            return Canary(name, host.traits, _by_software(fleet.traits))
+    if not Path(name).exists():
+        raise DocumentError(
+            OPTION,
+            f"{quote(name)} is neither a host nor a file. Name a resource"
+            " provider of a host, or what 'os-prefilter capabilities show -f"
+            " json' printed.",
+        )
+    document: Any = parse_json(read_bytes(name), name)
+    try:
+        answers = {row["Trait"]: row["Host has it"] for row in document}
+    except (KeyError, TypeError) as error:
+        raise DocumentError(
+            name,
+            "expected what 'os-prefilter capabilities show -f json' prints.",
+        ) from error
+    missing = [each for each in reporter_traits() if each not in answers]
+    if missing:
+        raise DocumentError(
+            name,
+            f"it does not say whether the host has {missing[0]}: another"
+            " release of os-prefilter printed it, or not all of it. Print it"
+            " again, with this release.",
+        )
+    # What it does not know, hosts keep; but the marks of their machine types
+    # are those of the old libvirt.
+    known = {each for each in fleet.traits if each.startswith(DEPRECATED)}
+    known |= {each for each in answers if answers[each] in ("yes", "no")}
+    has = frozenset(each for each in answers if answers[each] == "yes")
+    return Canary(name, has, _by_software(known))
+
+
+def _by_software(traits: Iterable[str]) -> frozenset[str]:
+    """Return the traits that a virt driver or an agent reports.
+
+    Not those of hardware, and of what else stays with a host.
+    """
+    reported = frozenset[str](reporter_traits())
+    return frozenset(
+        trait
+        for trait in traits
+        if (trait in reported or trait.startswith(_BY_SOFTWARE))
+        and not trait.startswith("HW_")
+        and trait not in _OF_HOST
+    )
+
+
+def _check_kind(host: Provider, canary: Canary, pattern: str) -> None:
+    """Refuse a host of another architecture or virt driver than the canary.
+
+    By what both report.
+    """
+    differs = ""
+    for row in ("architecture", "hypervisor_type"):
+        names = BY_NAME[row].traits
+        own, other = host.traits & names, canary.has & names
+        if own and other and own.isdisjoint(other):
+            differs = f"it has {join_names(own)}, not {join_names(other)}"
+    # Of Nova's drivers, only libvirt's reports devices.
+    devices = traits_reported_by_nova() - traits_without_devices(None)
+    if devices.isdisjoint(host.traits) != devices.isdisjoint(canary.has):
+        differs = differs or "only one of them reports devices"
+    if differs:
+        raise DocumentError(
+            OPTION,
+            f"{quote(pattern)} matches {quote(host.name)}, which is of another"
+            f" kind than the canary {quote(canary.name)}: {differs}. Give a"
+            " pattern without it.",
+        )

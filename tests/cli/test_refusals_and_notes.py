@@ -104,7 +104,7 @@ def test_explanation_says_where_a_request_ends_and_what_to_write(
     argv += [
         f"--extra-spec={name}={v}" for name, v in case.extra_specs.items()
     ]
-    lines = cli.json("explain", *argv)
+    lines = cli.json("explain", *argv, code=int(case.is_refused))
     if case.is_refused:
         assert lines[0]["Rule"] == "refused"
         assert lines[0]["By"] == "nova-api"

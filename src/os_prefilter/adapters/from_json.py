@@ -200,7 +200,7 @@ _NO_PROPERTIES = frozenset(
 )
 
 _VOLUME_FIELDS = frozenset(("bootable", "volume_image_metadata"))
-_MOST_TEXT = 1024 * 1024
+_MOST_TEXT = 256 * 1024
 VOLUME = "a volume"
 """The kind of document that has an image's properties in its metadata."""
 _KINDS = (

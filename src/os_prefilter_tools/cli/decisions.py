@@ -121,7 +121,7 @@ def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
     for item in each.items():
         yield (*where, *line_of(item))
     for note in each.notes:
-        yield (*where, "", "not required", "", "", note)
+        yield (*where, "", "note", "", "", note)
     if each.left_out:
         yield (
             *where,

@@ -6,6 +6,7 @@ import argparse
 
 from os_prefilter_agent.cli.context import values_of
 from os_prefilter_agent.cli.listing import Rows
+from os_prefilter_agent.cli.program import ERROR
 from os_prefilter_tools.cli.filters_and_hosts import FiltersAndHosts
 from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
@@ -24,4 +25,6 @@ class ExplainRequest(RequestListing):
         lines = explain(spec, service)
         if not lines:
             self.print_line("Nothing is required of a host.")
+        if any(line.rule == "refused" for line in lines):
+            self.exit_code = ERROR
         return ("Trait", "Rule", "On", "By", "Because of"), list(lines)

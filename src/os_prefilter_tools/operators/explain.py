@@ -23,7 +23,7 @@ from os_prefilter_tools.operators.refused_by_nova import refused_by_nova
 
 
 class Explanation(NamedTuple):
-    """One requirement or preference, or an ignored part of the request."""
+    """One requirement or preference, a refusal or a note."""
 
     trait: str
     """The trait, or ``member_of=in:UUID,UUID`` for aggregates.
@@ -33,8 +33,8 @@ class Explanation(NamedTuple):
     rule: str
     """What becomes of it.
 
-    ``refused``, ``required``, ``forbidden``, ``preferred`` or ``not
-    required``.
+    ``refused``, ``required``, ``forbidden``, ``preferred``, or ``note`` for
+    what is not required, or what to look at in what is.
     """
     scope: str
     by: str
@@ -80,11 +80,11 @@ def lines_of(decision: Decision) -> tuple[Explanation, ...]:
         for items in (run.requirements, run.aggregates, run.preferences):
             lines += map(line_of, items)
         lines += (
-            Explanation("", "not required", "", run.filter, str(note))
+            Explanation("", "note", "", run.filter, str(note))
             for note in run.notes
         )
     lines += (
-        Explanation("", "not required", "", "request", str(note))
+        Explanation("", "note", "", "request", str(note))
         for note in decision.remarks
     )
     return tuple(lines)

@@ -50,6 +50,11 @@ _RULES = rules_of(
         '{extra_spec: "acme:liked", is: "yes"}',
         more=f"prefer: [{_AVX2}]",
     ),
+    rule(
+        "level",
+        '{extra_spec: "acme:level", is: "2"}',
+        ["HW_CPU_X86_SSE41", "HW_CPU_X86_SSE42"],
+    ),
 )
 _NONE: Mapping[str, Unreported] = {SEVERAL_CPU_MODELS: Unreported(0)}
 _ONE: Mapping[str, Unreported] = {SEVERAL_CPU_MODELS: Unreported.of(["a"])}
@@ -89,6 +94,17 @@ _ASKED: dict[str, tuple[RequestSpec, str]] = {
         spec_of({}, {"acme:fast": "yes"}),
         f"rule avx: flavor extra spec acme:fast=yes without trait:{_AVX2}"
         "=required in the flavor",
+    ),
+    "rule with several features": (
+        spec_of({}, {"acme:level": "2"}),
+        "rule level: flavor extra spec acme:level=2 without"
+        " trait:HW_CPU_X86_SSE41=required, trait:HW_CPU_X86_SSE42=required in"
+        " the flavor",
+    ),
+    "rule with several features, one in the flavor": (
+        spec_of({}, {"acme:level": "2", "trait:HW_CPU_X86_SSE41": "required"}),
+        "rule level: flavor extra spec acme:level=2 without"
+        " trait:HW_CPU_X86_SSE42=required in the flavor",
     ),
 }
 _PREFERS: dict[str, tuple[RequestSpec, str]] = {

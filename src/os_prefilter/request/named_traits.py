@@ -86,8 +86,7 @@ def forbid_several_models(
         return NOTHING
     groups = request.flavor_groups.values()
     in_flavor = {trait for each in groups for trait in each.required_traits}
-    forbidden: dict[Requirement, None] = {}
-    notes: list[Note] = []
+    lacking: dict[tuple[str, bool], list[Requirement | Preference]] = {}
     for item in items:
         if (
             not item.trait.startswith(_CPU_FEATURE)
@@ -96,28 +95,40 @@ def forbid_several_models(
             or not request.asks_anew(item.source)
         ):
             continue
-        # Where no host is left, its author reads what to set.
-        missing = f"without trait:{item.trait}=required in the flavor"
-        source = f"{item.source} {missing}"
-        note = Note(source, MAY_LACK_FEATURE, warn=True)
-        if isinstance(item, Preference):
-            notes.append(note)
-        elif not item.required or not request.is_of_host(item.scope):
+        if isinstance(item, Requirement) and not (
+            item.required and request.is_of_host(item.scope)
+        ):
             continue
-        elif options.forbids(SEVERAL_CPU_MODELS):
-            properties = [f"{each} {missing}" for each in item.properties]
-            public = f"{item.public} {missing}" if item.public else ""
-            several = Requirement(
-                SEVERAL_CPU_MODELS,
-                False,
-                ROOT,
-                source,
-                properties=tuple(properties),
-                public=public,
-            )
-            forbidden[several] = None
-        else:
+        # A rule requires all features of a level of x86-64 at once.
+        key = item.source, isinstance(item, Preference)
+        lacking.setdefault(key, []).append(item)
+    forbidden: list[Requirement] = []
+    notes: list[Note] = []
+    for (source, _), same_source in lacking.items():
+        names = dict.fromkeys(
+            f"trait:{item.trait}=required" for item in same_source
+        )
+        # Where no host is left, its author reads what to set.
+        missing = f"without {', '.join(names)} in the flavor"
+        source_and_missing = f"{source} {missing}"
+        first = same_source[0]
+        if isinstance(first, Preference) or not options.forbids(
+            SEVERAL_CPU_MODELS
+        ):
+            note = Note(source_and_missing, MAY_LACK_FEATURE, warn=True)
             notes.append(note)
+            continue
+        properties = [f"{each} {missing}" for each in first.properties]
+        public = f"{first.public} {missing}" if first.public else ""
+        several = Requirement(
+            SEVERAL_CPU_MODELS,
+            False,
+            ROOT,
+            source_and_missing,
+            properties=tuple(properties),
+            public=public,
+        )
+        forbidden.append(several)
     return Requirements(tuple(forbidden), tuple(notes))
 
 

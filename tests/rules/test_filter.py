@@ -122,3 +122,31 @@ def test_rules_without_the_filter_or_the_filter_without_rules_log_a_warning(
     assert not caplog.text
     with pytest.raises(MissingFact, match="'rules' needs the fact 'rules'"):
         Service.from_names("rules")
+
+
+_NEEDS = {
+    "one condition": (
+        _WINDOWS,
+        {},
+        ("os_distro=windows (needs x86-64-v3)",),
+    ),
+    "two conditions": (
+        f"[{_WINDOWS}, {{extra_spec: tier, is: gold}}]",
+        {"tier": "gold"},
+        ("os_distro=windows (needs x86-64-v3)", "tier=gold"),
+    ),
+    "nothing of the author's": ("{project: p}", {}, ()),
+}
+
+
+@pytest.mark.parametrize(
+    ("when", "extra_specs", "properties"), _NEEDS.values(), ids=_NEEDS
+)
+def test_author_reads_what_a_rule_says_that_the_guest_needs(
+    when: str, extra_specs: dict[str, str], properties: tuple[str, ...]
+) -> None:
+    rules = rules_of(rule("r", when, ["CUSTOM_A"], more="needs: x86-64-v3"))
+    spec = spec_of({"os_distro": "windows"}, extra_specs, project_id="p")
+    (item,) = _pipeline(rules).apply(spec).requirements
+    assert item.properties == properties
+    assert "x86-64-v3" not in item.source

@@ -111,7 +111,7 @@ def test_repr_of_a_rule_set_has_a_checksum_and_its_first_names() -> None:
     """
     when = "{image_property: p, in: [a, b, c]}"
     rules = rules_of(*(rule(f"r{n}", when, ["CUSTOM_A"]) for n in range(7)))
-    shown = "<7 rules, 59c93b8f: r0, r1, r2, r3, r4, and 2 more>"
+    shown = "<7 rules, ac52a701: r0, r1, r2, r3, r4, and 2 more>"
     assert repr(rules) == shown
     assert repr(RuleSet()) == "<0 rules, 0d4cbb29: none>"
 

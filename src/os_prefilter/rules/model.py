@@ -65,6 +65,8 @@ class Rule:
     unless: tuple[conditions.Clause, ...] = ()
     """Alternatives: it does not apply if all conditions of one of them hold.
     """
+    needs: str = ""
+    """What such a guest needs, for the author of a request without a host."""
     hint_trait: str = ""
     """The trait that the rule lets requests name in a hint.
 
@@ -201,9 +203,11 @@ class RuleSet:
                     f"rule {rule.name}:"
                     f" {public or 'every request that it does not except'}"
                 )
-            matches.append(
-                Match(rule, source, public, subject.properties(met))
-            )
+            properties = subject.properties(met)
+            if rule.needs and properties:
+                needs = f"{properties[0]} (needs {rule.needs})"
+                properties = (needs, *properties[1:])
+            matches.append(Match(rule, source, public, properties))
         return matches
 
 

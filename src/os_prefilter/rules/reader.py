@@ -172,6 +172,7 @@ def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
         line=line,
         prefer=tuple(item.get("prefer", ())),
         unless=unless,
+        needs=item.get("needs", ""),
     )
 
 

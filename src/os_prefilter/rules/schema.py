@@ -79,6 +79,7 @@ _EFFECTS: dict[str, Any] = {
         ),
     },
     "because": _TEXT,
+    "needs": _TEXT,
 }
 
 

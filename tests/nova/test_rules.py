@@ -90,6 +90,19 @@ def test_rules_apply_to_properties_nova_keeps_and_their_traits_are_created_once(
     }
 
 
+def test_rules_of_the_package_apply_to_the_system_that_nova_keeps(
+    start: Start, observed: Observed
+) -> None:
+    start(
+        "rules", "rules_dirs = builtin:guest-systems", "no_host_reason = off"
+    )
+    ask(observed)
+    assert _schedule(os_distro="win2k25", os_version="x") == {
+        "HW_CPU_X86_SSE42"
+    }
+    assert _schedule(os_distro="win2k22") == set()
+
+
 def test_rules_are_reloaded_when_nova_reloads_its_configuration(
     start: Start,
     observed: Observed,

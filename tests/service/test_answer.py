@@ -32,6 +32,7 @@ from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.errors import NoHostLeft, NoHostServes
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import UNSUFFIXED
+from os_prefilter.rules.reader import guest_systems
 from os_prefilter.service import Service, deployment_facts
 from os_prefilter.service.answer import (
     MOST_HOSTS,
@@ -888,3 +889,17 @@ def test_never_a_false_reason_while_the_fleet_changes(seed: int) -> None:
             served += error is None
     assert named
     assert served
+
+
+def test_author_reads_which_cpu_the_system_needs_that_no_host_has(
+    placement: EmbeddedPlacement,
+) -> None:
+    service = Service.from_names(
+        "rules", facts={"rules": lambda _context: guest_systems()}
+    )
+    reasons = ReasonFinder(ReasonReader(placement.client))
+    service = replace(service, reasons=reasons)
+    decision = service.apply(spec_of({"os_distro": "rhel10"}))
+    assert str(service.reason(decision)) == (
+        "No host offers os_distro=rhel10 (needs x86-64-v3)."
+    )

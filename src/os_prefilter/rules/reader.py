@@ -32,6 +32,9 @@ from os_prefilter.rules.schema import (
 SUFFIXES = (".yaml", ".yml")
 """The suffixes of the files that are read in a directory."""
 
+_BUILT_IN = "builtin:"
+_GUEST_SYSTEMS = f"{_BUILT_IN}guest-systems"
+
 # Alternatives are written out, so that each can be indexed and compared: two
 # each in seven conditions are 128.
 _MOST_CLAUSES = 64
@@ -54,6 +57,27 @@ class RulesRead(NamedTuple):
     def warnings(self) -> list[Problem]:
         """The problems with which the rules may be used."""
         return [each for each in self.problems if each.warning]
+
+
+def folder_of(name: str | Path) -> str | Path:
+    """Return the directory of built-in rules; any other path as it is.
+
+    :raises DocumentError: if no rules of that name come with the package
+    """
+    if name == _GUEST_SYSTEMS:
+        return Path(__file__).with_name("guest-systems")
+    if str(name).startswith(_BUILT_IN):
+        raise DocumentError(
+            name,
+            "no rules of this name come with the package. Write"
+            f" {_GUEST_SYSTEMS}, or the path of a directory.",
+        )
+    return name
+
+
+def guest_systems() -> RuleSet:
+    """Return the rules about what guests' systems need of a host's CPU."""
+    return read_rules([_GUEST_SYSTEMS]).rules
 
 
 def rule_files(folder: str | Path) -> list[Path]:
@@ -89,8 +113,9 @@ def read_rules(
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
-    for path in paths:
+    for named in paths:
         try:
+            path = folder_of(named)
             files = rule_files(path) if os.path.isdir(path) else [path]  # noqa: PTH112 - Path's may raise an error
         except DocumentError as error:
             problems.append(Problem(error.path, 0, error.problem))

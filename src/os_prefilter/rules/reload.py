@@ -20,7 +20,7 @@ from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.rules.model import RuleSet
-from os_prefilter.rules.reader import read_rules, rule_files
+from os_prefilter.rules.reader import folder_of, read_rules, rule_files
 
 LOG = get_logger(__name__)
 
@@ -145,7 +145,7 @@ class RuleFolders:
         """
         return [
             _stat(path)
-            for folder in self._folders
+            for folder in map(folder_of, self._folders)
             for path in (Path(folder), *rule_files(folder))
         ]
 

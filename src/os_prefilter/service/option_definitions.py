@@ -162,9 +162,10 @@ Directories whose ``*.yaml`` and ``*.yml`` files have the operator's rules for
 the filter ``rules``. Changed files are read again after ``facts_interval``
 seconds at most, and on SIGHUP. If one has a mistake, the earlier rules stay in
 use, and the log says so. ``os-prefilter rules check`` finds mistakes before
-that.
+that. ``builtin:guest-systems`` names the rules that come with the package, on
+the CPU that the system of an image needs.
 
-Values: paths of directories, separated by commas.
+Values: paths of directories or ``builtin:guest-systems``, separated by commas.
 """,
     ),
     cfg.FloatOpt(

@@ -4,8 +4,11 @@
 them, and gives a guest the first model that has what the flavor requires.
 """
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
+from shutil import which
+from subprocess import run
 from typing import Any
 from unittest import mock
 
@@ -15,6 +18,9 @@ from nova.virt.libvirt import config as nova_config
 from nova.virt.libvirt import driver
 
 from os_prefilter import unsupported
+from os_prefilter.request.view import Request
+from os_prefilter.rules.filter import rules
+from os_prefilter.rules.reader import guest_systems
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.options import Options
@@ -23,6 +29,11 @@ from tests.support.hosts import with_cpu_models
 from tests.support.nova_objects import nova_spec
 
 pytestmark = needs_libvirt
+needs_qemu_user = pytest.mark.skipif(
+    not which("qemu-x86_64") and not os.environ.get("CI"),
+    reason="it needs qemu-x86_64 of Debian's package qemu-user",
+)
+_LOADER = "/lib64/ld-linux-x86-64.so.2"
 
 _OLD, _NEW = "Nehalem", "Haswell-noTSX"
 _AVX2 = {"trait:HW_CPU_X86_AVX2": "required"}
@@ -96,3 +107,54 @@ def test_host_is_forbidden_exactly_where_nova_gives_the_guest_another_model(
     excluded = reports_several and SEVERAL_CPU_MODELS in forbidden
     assert excluded == (guest == _OLD)
     assert bool(unsupported(spec, with_cpu_models(*models))) == excluded
+
+
+_SYSTEMS = {"x86-64-v2": "rhel9", "x86-64-v3": "rhel10"}
+_NO_MODEL = "unable to find CPU model"
+_ONLY_32_BIT = "does not support 64 bit mode"
+
+
+def _levels_of(model: str) -> set[str] | None:
+    """Return the levels that glibc finds on QEMU's CPU model, emulated.
+
+    None if QEMU does not have the model.
+    """
+    program = ["qemu-x86_64", "-cpu", model, _LOADER, "--help"]
+    found = run(program, capture_output=True, text=True, check=False)
+    if _NO_MODEL in found.stderr:
+        return None
+    assert found.returncode == 0 or _ONLY_32_BIT in found.stderr
+    return {
+        level for level in _SYSTEMS if f"{level} (supported" in found.stdout
+    }
+
+
+@needs_qemu_user
+def test_host_of_each_model_is_taken_exactly_if_the_system_starts_there(
+    novas_driver: Any,
+) -> None:
+    """Nova reports a model's features as libvirt has them, which are fewer
+    than the guest's for Haswell and Broadwell.
+    """
+    required = {}
+    for level, distro in _SYSTEMS.items():
+        request = Request(nova_spec({"os_distro": distro}))
+        found = rules(request, rules=guest_systems(), options=Options())
+        required[level] = {item.trait for item in found.requirements}
+    takes: dict[str, set[str]] = {}
+    starts: dict[str, set[str]] = {}
+    models = novas_driver._host.get_connection().getCPUModelNames("x86_64")
+    novas_driver._host.get_cpu_model_names.return_value = models
+    for model in models:
+        levels = _levels_of(model)
+        if levels is None:
+            continue
+        nova.conf.CONF.set_override("cpu_models", [model], "libvirt")
+        reported = novas_driver._get_cpu_feature_traits()
+        has = {trait for trait, is_reported in reported.items() if is_reported}
+        starts[model] = levels
+        takes[model] = {
+            level for level, traits in required.items() if traits <= has
+        }
+    assert takes == starts
+    assert len(starts) > 50

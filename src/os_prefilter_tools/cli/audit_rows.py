@@ -165,6 +165,7 @@ def image_document(
         "newly_unused_hosts": list(result.newly_unused),
         "not_required_yet": dict(result.waits),
         "not_required": dict(result.unknown),
+        "guest_systems": [each._asdict() for each in result.systems],
         "left_out": left_out.as_document(),
     }
 
@@ -200,6 +201,13 @@ def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
         yield from first_of(
             f"Hosts that served {article} {what} before", result.newly_unused
         )
+    systems = []
+    for each in result.systems:
+        names = join_first_names(each.hosts, _MOST_NAMES) or "none"
+        number = pluralize(each.images, what)
+        text = f"{each.because}: {len(each.hosts)} of {hosts}: {names}"
+        systems.append(f"{text} ({number})")
+    yield from first_of("CPUs that the systems need", systems)
     yield from first_of("Not required yet", _counted(result.waits, what))
     if result.is_waiting:
         yield (

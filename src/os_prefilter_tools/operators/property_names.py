@@ -6,7 +6,7 @@ It also has notes on unknown names.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
@@ -24,6 +24,7 @@ from os_prefilter.request.remarks import (
 )
 from os_prefilter.request.requirements import Note
 from os_prefilter.request.view import Request
+from os_prefilter.rules.reader import guest_systems
 from os_prefilter.vocabulary import ROWS, table
 from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.options import Options
@@ -101,6 +102,7 @@ def remarks_of_commands(
     yield from notes_on_names(request)
     yield from notes_on_what_follows(request)
     yield from notes_on_implied_devices(request)
+    yield from notes_on_guest_system(request)
     yield from remarks_in_nova(request, options, enabled)
 
 
@@ -125,6 +127,79 @@ def notes_on_implied_devices(request: Request) -> Iterator[Note]:
             f" {name}={implied_by(distro)[name]}: set it in the image"
         )
         yield Note(f"image property os_distro={distro}", given, warn=True)
+
+
+_OF_WINDOWS_11 = (
+    ("hw_firmware_type", "", "uefi"),
+    ("os_secure_boot", "os:secure_boot", "required"),
+    ("hw_tpm_version", "hw:tpm_version", "2.0"),
+)
+
+
+def notes_on_guest_system(request: Request) -> Iterator[Note]:
+    """Yield a note on an ``os_distro`` that promises more than Nova does.
+
+    One from which the needs of the system cannot be read, and Windows 11
+    without the devices that it requires.
+    """
+    distro = request.image_property("os_distro")
+    if not isinstance(distro, str) or len(distro) > _LONGEST_NAME:
+        return
+    place = f"image property os_distro={distro}"
+    problem = _problem_of_distro(distro)
+    if problem:
+        yield Note(place, problem, warn=True)
+    missing = []
+    for name, extra_spec, value in _OF_WINDOWS_11:
+        if not request.image_property(name) and not request.extra_spec(
+            extra_spec
+        ):
+            missing.append(f"{name}={value}")
+    if missing and distro == "win11":
+        reason = (
+            "Microsoft requires UEFI, Secure Boot and TPM 2.0, and Nova gives"
+            f" a guest what is named. Set {', '.join(missing)} in the image"
+        )
+        yield Note(place, reason, warn=True)
+
+
+@lru_cache(maxsize=4096)
+def _problem_of_distro(distro: str) -> str:
+    known = _guest_systems_by_letters()
+    letters = _letters_of(distro)
+    if letters.isalpha() and any(each.startswith(letters) for each in known):
+        return (
+            "it names no release, and Nova drops os_version: not known which"
+            " CPU the system needs. Write libosinfo's short name, with the"
+            " release"
+        )
+    meant = known.get(letters, distro)
+    if meant == distro:
+        return ""
+    return (
+        "libosinfo has no such short name: not known which CPU the system"
+        f" needs. Did you mean {meant}?"
+    )
+
+
+@cache
+def _guest_systems_by_letters() -> Mapping[str, str]:
+    """Return the systems of ``builtin:guest-systems`` by their letters."""
+    conditions = (
+        condition
+        for rule in guest_systems().rules
+        for clause in rule.when
+        for condition in clause
+    )
+    return {
+        _letters_of(str(value)): str(value)
+        for condition in conditions
+        for value in condition.values
+    }
+
+
+def _letters_of(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 _AFTER_PLACEMENT = {

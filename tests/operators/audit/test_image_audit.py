@@ -520,3 +520,84 @@ def test_audit_refuses_query_parameters_it_cannot_evaluate(
     message = f"A request filter adds {name} to the query, which an audit"
     with pytest.raises(ConfigurationError, match=message):
         capability_of(demand)
+
+
+_V2 = {"HW_CPU_X86_SSE41", "HW_CPU_X86_SSE42", "HW_CPU_X86_SSSE3"}
+_V3 = {
+    "HW_CPU_X86_AVX",
+    "HW_CPU_X86_AVX2",
+    "HW_CPU_X86_BMI",
+    "HW_CPU_X86_BMI2",
+    "HW_CPU_X86_FMA3",
+}
+_CPUS = fleet_of(
+    [
+        {*_V2, *_V3},
+        _V2,
+        set(),
+        {*_V2, *_V3, "CUSTOM_COMPUTE_SEVERAL_CPU_MODELS"},
+    ]
+)
+_STARTING = {
+    "v3": ("rhel10", ["host-0"]),
+    "v2": ("rhel9", ["host-0", "host-1"]),
+    "SSE4.2": ("win2k25", ["host-0", "host-1"]),
+}
+
+
+def _audit_systems(*images: Image, flavor: Flavor | None = None) -> Audit:
+    options = Options(nova_builds_guests=True, wait_for_reports=False)
+    after = Service.from_names("image_metadata", options=options)
+    flavors = [flavor] if flavor else []
+    return audit_images(
+        images, _CPUS, FilterChange(NONE, after), flavors=flavors
+    )
+
+
+@pytest.mark.parametrize(
+    ("distro", "hosts"), _STARTING.values(), ids=_STARTING
+)
+def test_audit_names_the_hosts_that_start_a_system_with_its_rules_disabled(
+    distro: str, hosts: list[str]
+) -> None:
+    """Of several CPU models, Nova chooses one without the features."""
+    images = [Image({"os_distro": distro}, name=name) for name in ("a", "b")]
+    result = _audit_systems(*images, Image({"os_distro": "debian12"}))
+    (needs,) = result.systems
+    assert list(needs.hosts) == hosts
+    assert needs.images == 2
+    assert f"image property os_distro={distro} (" in needs.because
+    assert {line.verdict for line in result.lines} == {ImageVerdict.OK}
+
+
+def test_host_with_several_models_counts_if_the_flavor_has_the_traits() -> (
+    None
+):
+    extra_specs = {f"trait:{trait}": "required" for trait in _V3}
+    flavor = Flavor(vcpus=1, memory_mb=64, extra_specs=extra_specs)
+    result = _audit_systems(Image({"os_distro": "rhel10"}), flavor=flavor)
+    (needs,) = result.systems
+    assert needs.hosts == ("host-0", "host-3")
+    assert set(needs.traits) == _V3
+
+
+def test_audit_counts_an_image_once_for_all_flavors() -> None:
+    change = FilterChange(NONE, pipeline_of("image_metadata"))
+    flavors = [Flavor(name=name, vcpus=1, memory_mb=64) for name in "ab"]
+    images = [Image({"os_distro": "rhel10"})]
+    result = audit_images(images, _CPUS, change, flavors=flavors)
+    assert [needs.images for needs in result.systems] == [1]
+
+
+_NO_NEEDS = {
+    "other architecture": {"hw_architecture": "aarch64"},
+    "rejected": {"hw_vif_model": "no such"},
+}
+
+
+@pytest.mark.parametrize("properties", _NO_NEEDS.values(), ids=_NO_NEEDS)
+def test_image_without_a_guest_of_x86_has_no_needs(
+    properties: dict[str, str],
+) -> None:
+    image = Image({"os_distro": "rhel10", **properties})
+    assert audit_of(image, fleet=_CPUS, unknown_values="reject").systems == ()

@@ -32,6 +32,8 @@ from os_prefilter.request.spec import (
     RequestSpec,
 )
 from os_prefilter.request.view import Request
+from os_prefilter.rules.filter import rules as apply_rules
+from os_prefilter.rules.reader import guest_systems
 from os_prefilter.service import Service
 from os_prefilter_tools.fleet.demand import (
     RESOURCE,
@@ -155,6 +157,21 @@ class Loss(NamedTuple):
     """How many of them meet all other requirements of the new filters."""
 
 
+class SystemNeeds(NamedTuple):
+    """What the operating system of images needs of a host's CPU."""
+
+    because: str
+    """The rule of ``builtin:guest-systems``, with its source."""
+    traits: tuple[str, ...]
+    hosts: tuple[str, ...]
+    """The hosts that give a guest all of them.
+
+    A host that reports several CPU models is one of them only if the flavor
+    requires the traits.
+    """
+    images: int
+
+
 @dataclass(slots=True)
 class ImageLine:
     """Images with the same requirements, with one flavor or alone."""
@@ -208,6 +225,9 @@ class Audit:
     """Unknown values, such as misspelt ones, and how many images have them."""
     waits: Counts
     """Requirements of filters that wait, and how many images have them."""
+    systems: tuple[SystemNeeds, ...]
+    """The needs of operating systems, whether their rules are enabled or not.
+    """
 
     @property
     def is_waiting(self) -> bool:
@@ -249,7 +269,7 @@ def audit_images(  # noqa: PLR0913 - the last three have defaults
         if compute_nodes(fleet)
         else change.after
     )
-    groups, count, unknown, waits = _group_images(
+    groups, count, unknown, waits, systems = _group_images(
         images, flavors, change, enforcing, progress, what=what
     )
     conditions = {
@@ -258,6 +278,9 @@ def audit_images(  # noqa: PLR0913 - the last three have defaults
         for each in (group.before, group.waiting, group.after)
         for item in each.query
     }
+    conditions.update(
+        condition_of(item) for needs in systems for item in needs
+    )
     now = later = HostIndex.by_capability(
         fleet, conditions, any_size=not flavors
     )
@@ -296,6 +319,20 @@ def audit_images(  # noqa: PLR0913 - the last three have defaults
         unserved=_find_unserved(groups, later),
         unknown=tuple(unknown.most_common()),
         waits=tuple(waits.most_common()),
+        systems=tuple(
+            _system_needs(needs, later, number)
+            for needs, number in systems.most_common()
+        ),
+    )
+
+
+def _system_needs(
+    needs: tuple[Requirement, ...], index: HostIndex, images: int
+) -> SystemNeeds:
+    required = tuple(item.trait for item in needs if item.required)
+    hosts = index.find_candidates(condition_of(item) for item in needs)
+    return SystemNeeds(
+        escape_line(needs[0].source), required, index.names_of(hosts), images
     )
 
 
@@ -426,7 +463,13 @@ def _group_images(  # noqa: PLR0913 - has the arguments of audit_images
     progress: Progress,
     *,
     what: str,
-) -> tuple[dict[_EqualImages, ImageLine], int, Counter[str], Counter[str]]:
+) -> tuple[
+    dict[_EqualImages, ImageLine],
+    int,
+    Counter[str],
+    Counter[str],
+    Counter[tuple[Requirement, ...]],
+]:
     """Apply the services to each image with each flavor.
 
     Images with the same requirements are one group.
@@ -435,15 +478,21 @@ def _group_images(  # noqa: PLR0913 - has the arguments of audit_images
         run where one does.
     :return: a line of each group of images, in the order of their first
         images; the number of images; unknown values, and requirements deferred
-        by filters that wait, with the number of images that have them
+        by filters that wait, and what their systems need, each with the number
+        of images that have them
     """
     groups: dict[_EqualImages, ImageLine] = {}
     unknown: Counter[str] = Counter()
     waits: Counter[str] = Counter()
+    systems: Counter[tuple[Requirement, ...]] = Counter()
+    floors = guest_systems()
+    # Hosts with several CPU models are those that report so in the fleet.
+    options = replace(change.after.options, wait_for_reports=True)
     queries: dict[str, tuple[Condition, ...]] = {}
     count = 0
     for count, image in enumerate(images, 1):
         notes: set[Note] = set()
+        needs: set[tuple[Requirement, ...]] = set()
         # One text for all flavors: there may be a million images.
         name = short_line(
             str(image.name or image.id or "an image without a name")
@@ -475,12 +524,18 @@ def _group_images(  # noqa: PLR0913 - has the arguments of audit_images
                     after = _requested_by(spec, enforcing, queries, notes)
                 notes |= deferred
                 key = _EqualImages(label, "", before, waiting, after)
+            if not key.after.rejected:
+                found = apply_rules(
+                    Request(spec), rules=floors, options=options
+                )
+                needs.add(found.requirements)
             line = groups.setdefault(key, ImageLine(label))
             line.names.append(name)
+        systems.update(filter(None, needs))
         unknown.update({str(note) for note in notes if note.warn})
         waits.update({str(note) for note in notes if note.waits})
         progress(f"{what}s", count, None)
-    return groups, count, unknown, waits
+    return groups, count, unknown, waits, systems
 
 
 def short_line(text: str) -> str:

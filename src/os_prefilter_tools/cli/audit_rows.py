@@ -166,6 +166,7 @@ def image_document(
         "not_required_yet": dict(result.waits),
         "not_required": dict(result.unknown),
         "guest_systems": [each._asdict() for each in result.systems],
+        "hosts_without_cpu_features": list(result.without_cpu_features),
         "left_out": left_out.as_document(),
     }
 
@@ -208,6 +209,10 @@ def image_summary(result: image_audit.Audit) -> Iterator[SummaryLine]:
         text = f"{each.because}: {len(each.hosts)} of {hosts}: {names}"
         systems.append(f"{text} ({number})")
     yield from first_of("CPUs that the systems need", systems)
+    if systems:
+        yield from first_of(
+            "Hosts that report no CPU features", result.without_cpu_features
+        )
     yield from first_of("Not required yet", _counted(result.waits, what))
     if result.is_waiting:
         yield (

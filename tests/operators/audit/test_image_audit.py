@@ -581,6 +581,17 @@ def test_host_with_several_models_counts_if_the_flavor_has_the_traits() -> (
     assert set(needs.traits) == _V3
 
 
+def test_audit_names_the_hosts_whose_cpu_is_not_known() -> None:
+    traits = [
+        {"HW_CPU_X86_SSE2"},
+        {"HW_ARCH_X86_64", "HW_CPU_HYPERTHREADING"},
+        {"HW_ARCH_AARCH64"},
+        set(),
+    ]
+    result = audit_of(Image({}), fleet=fleet_of(traits))
+    assert result.without_cpu_features == ("host-1", "host-3")
+
+
 def test_audit_counts_an_image_once_for_all_flavors() -> None:
     change = FilterChange(NONE, pipeline_of("image_metadata"))
     flavors = [Flavor(name=name, vcpus=1, memory_mb=64) for name in "ab"]

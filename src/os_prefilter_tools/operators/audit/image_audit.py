@@ -228,6 +228,11 @@ class Audit:
     systems: tuple[SystemNeeds, ...]
     """The needs of operating systems, whether their rules are enabled or not.
     """
+    without_cpu_features: tuple[str, ...]
+    """The hosts of which it is not known which systems they start.
+
+    They report no CPU feature, and no other architecture than x86_64.
+    """
 
     @property
     def is_waiting(self) -> bool:
@@ -323,7 +328,21 @@ def audit_images(  # noqa: PLR0913 - the last three have defaults
             _system_needs(needs, later, number)
             for needs, number in systems.most_common()
         ),
+        without_cpu_features=_without_cpu_features(fleet),
     )
+
+
+def _without_cpu_features(fleet: Fleet) -> tuple[str, ...]:
+    names = []
+    for host in fleet.instance_hosts:
+        reported = {
+            trait
+            for trait in host.traits
+            if trait.startswith(("HW_ARCH_", "HW_CPU_X86_"))
+        }
+        if reported <= {"HW_ARCH_X86_64"}:
+            names.append(host.name)
+    return tuple(names)
 
 
 def _system_needs(

@@ -3,11 +3,12 @@
 """The rules that come with the package: which CPU a guest's system needs."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from os_prefilter import Options
+from os_prefilter import Options, allocation_candidates_query
 from os_prefilter.common.errors import InvalidOption
 from os_prefilter.request.view import Request
 from os_prefilter.rules import reader
@@ -15,8 +16,12 @@ from os_prefilter.rules.filter import rules
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import guest_systems, read_rules
 from os_prefilter.rules.reload import RuleFolders
+from os_prefilter.service import Service
 from os_prefilter.service.facts_from_conf import rules_fact
+from os_prefilter.vocabulary import BY_NAME
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from tests.conftest import conf_with, spec_of
+from tests.support.reporting_fleets import fleet_of
 from tests.support.rule_texts import rule, write_rules
 
 _NAME = "builtin:guest-systems"
@@ -43,6 +48,7 @@ _SYSTEMS = {
     "centos-stream9": _V2,
     "rocky9": _V2,
     "almalinux9": _V2,
+    "ol9.4": _V2,
     "sles16.0": _V2,
     "opensuse16.0": _V2,
     "win11": {"HW_CPU_X86_SSE42"},
@@ -106,15 +112,20 @@ def test_author_of_a_request_without_a_host_reads_what_the_system_needs(
     assert properties == {(f"os_distro={distro} (needs {level})",)}
 
 
-_ELSEWHERE = {
+# Nova's libvirt driver reports CPU features of these alone.
+_REPORTING = {"kqemu", "kvm", "qemu"}
+_ELSEWHERE: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     **{
         architecture: ({"hw_architecture": architecture}, {})
-        for architecture in ("aarch64", "ppc64le", "s390x")
+        for architecture in ("aarch64", "ppc64le", "riscv64", "s390x")
     },
     "old name of the property": ({"architecture": "aarch64"}, {}),
     "emulated": ({"hw_emulation_architecture": "x86_64"}, {}),
-    "vmware": ({"img_hv_type": "vmware"}, {}),
-    "bare metal by the image": ({"img_hv_type": "baremetal"}, {}),
+    **{
+        hypervisor: ({"img_hv_type": hypervisor}, {})
+        for hypervisor in BY_NAME["hypervisor_type"].values
+        if hypervisor not in _REPORTING
+    },
     "bare metal by the flavor": ({}, {"resources:VCPU": "0"}),
 }
 
@@ -173,3 +184,52 @@ def test_rule_of_the_same_name_is_an_error(tmp_path: Path) -> None:
     problems = [str(each) for each in read_rules([_NAME, path]).problems]
     assert len(problems) == 1
     assert f"the rule name {name} is taken by " in problems[0]
+
+
+_SEVERAL = "CUSTOM_COMPUTE_SEVERAL_CPU_MODELS"
+_MIXED = {
+    "host-0": _V2 | _V3,
+    "host-1": _V2,
+    "host-2": _V2 | _V3 | {_SEVERAL},
+    "host-3": set(),
+}
+_IN_FLAVOR = {f"trait:{trait}": "required" for trait in _V3}
+_OFFERED: dict[str, tuple[str, dict[str, str], list[str]]] = {
+    "x86-64-v3": ("rhel10", {}, ["host-0"]),
+    "x86-64-v3, also in the flavor": (
+        "rhel10",
+        _IN_FLAVOR,
+        ["host-0", "host-2"],
+    ),
+    "x86-64-v2": ("rhel9", {}, ["host-0", "host-1"]),
+    "no need": ("debian12", {}, [*_MIXED]),
+    "unknown system": ("linux", {}, [*_MIXED]),
+}
+
+
+@pytest.fixture(scope="module")
+def placement() -> Iterator[EmbeddedPlacement]:
+    with EmbeddedPlacement(fleet_of([*_MIXED.values()])) as placement:
+        yield placement
+
+
+@pytest.mark.parametrize(
+    ("distro", "extra_specs", "hosts"), _OFFERED.values(), ids=_OFFERED
+)
+def test_placement_offers_hosts_that_give_the_guest_its_cpu(
+    distro: str,
+    extra_specs: dict[str, str],
+    hosts: list[str],
+    placement: EmbeddedPlacement,
+) -> None:
+    """One with several CPU models gives what the flavor requires."""
+    service = Service.from_names(
+        "rules",
+        options=Options(nova_builds_guests=True, reported_traits=("*",)),
+        facts={"rules": lambda _context: guest_systems()},
+    )
+    spec = spec_of({"os_distro": distro}, extra_specs)
+    service.apply(spec)
+    query = allocation_candidates_query(spec)
+    found = placement.client.allocation_candidates(query)
+    assert sorted(found.hosts) == hosts

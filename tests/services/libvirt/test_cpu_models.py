@@ -64,6 +64,7 @@ def novas_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     conf.clear_override("virt_type", "libvirt")
     conf.clear_override("cpu_mode", "libvirt")
     conf.clear_override("cpu_models", "libvirt")
+    conf.clear_override("cpu_model_extra_flags", "libvirt")
     connection.close()
 
 
@@ -114,6 +115,16 @@ _NO_MODEL = "unable to find CPU model"
 _ONLY_32_BIT = "does not support 64 bit mode"
 
 
+def _required() -> dict[str, set[str]]:
+    """Return the traits that the rules require for each level."""
+    required = {}
+    for level, distro in _SYSTEMS.items():
+        request = Request(nova_spec({"os_distro": distro}))
+        found = rules(request, rules=guest_systems(), options=Options())
+        required[level] = {str(item.trait) for item in found.requirements}
+    return required
+
+
 def _levels_of(model: str) -> set[str] | None:
     """Return the levels that glibc finds on QEMU's CPU model, emulated.
 
@@ -136,11 +147,7 @@ def test_host_of_each_model_is_taken_exactly_if_the_system_starts_there(
     """Nova reports a model's features as libvirt has them, which are fewer
     than the guest's for Haswell and Broadwell.
     """
-    required = {}
-    for level, distro in _SYSTEMS.items():
-        request = Request(nova_spec({"os_distro": distro}))
-        found = rules(request, rules=guest_systems(), options=Options())
-        required[level] = {item.trait for item in found.requirements}
+    required = _required()
     takes: dict[str, set[str]] = {}
     starts: dict[str, set[str]] = {}
     models = novas_driver._host.get_connection().getCPUModelNames("x86_64")
@@ -158,3 +165,35 @@ def test_host_of_each_model_is_taken_exactly_if_the_system_starts_there(
         }
     assert takes == starts
     assert len(starts) > 50
+
+
+_FLAGS = ["ssse3", "sse4.1", "sse4.2", "avx", "avx2", "bmi1", "bmi2", "fma"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reports"),
+    [([], False), (_FLAGS, True)],
+    ids=["unknown", "named in nova.conf"],
+)
+def test_host_with_an_unknown_cpu_starts_no_system_until_its_features_are_named(
+    flags: list[str], reports: bool, novas_driver: Any
+) -> None:
+    conf = nova.conf.CONF
+    conf.set_override("cpu_mode", "host-passthrough", "libvirt")
+    conf.set_override("cpu_model_extra_flags", flags, "libvirt")
+    traits = novas_driver._get_cpu_feature_traits()
+    for level, required in _required().items():
+        assert {traits[trait] for trait in required} == {reports}, level
+
+
+def test_nova_reports_a_feature_that_nova_conf_takes_from_guests(
+    novas_driver: Any,
+) -> None:
+    """So that the rules take such a host, and the system does not start."""
+    conf = nova.conf.CONF
+    conf.set_override("cpu_mode", "host-model", "libvirt")
+    conf.set_override("cpu_model_extra_flags", ["-avx2"], "libvirt")
+    built = novas_driver._get_guest_cpu_model_config()
+    (feature,) = built.features
+    assert (feature.name, feature.policy) == ("avx2", "disable")
+    assert novas_driver._get_cpu_feature_traits()["HW_CPU_X86_AVX2"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from os_prefilter.rules.reader import guest_systems
 from os_prefilter_tools.adapters.fleet_reader import read_fleet
 from os_prefilter_tools.cli.main import main
 from os_prefilter_tools.fleet.snapshot import snapshot
@@ -38,7 +39,7 @@ enabled_filters = image_metadata,hpet,compute_status,rules
 facts_interval = 2
 no_host_reason = counts
 reported_traits = *
-rules_dirs = {rules}
+rules_dirs = {rules},builtin:guest-systems
 [scheduler]
 workers = 1
 """
@@ -109,6 +110,26 @@ def test_fault_says_what_no_host_serves_until_there_is_one(
         assert _is_built(api.server(_BOTH), "new-host")
         api.delete_servers()
     api.delete_host("new-host")
+
+
+def test_fault_says_what_the_system_needs_until_a_host_has_it(
+    cloud: Cloud, api: Api
+) -> None:
+    assert (
+        _rejection(api.server({"os_distro": "rhel10"}))
+        == "os_distro=rhel10 (needs x86-64-v3) (0 of 3 hosts)."
+    )
+    placement = cloud.placement
+    (host,) = placement.providers("name=plain-host")
+    url = f"/resource_providers/{host.uuid}/traits"
+    before = placement.request("GET", url)
+    traits = [*before["traits"], *guest_systems().traits]
+    placement.request("PUT", url, {**before, "traits": traits})
+    assert _is_built(api.server({"os_distro": "rhel10"}), "plain-host")
+    assert _is_built(api.server({"os_distro": "rhel9"}), "plain-host")
+    # Servers have changed its generation.
+    after = placement.request("GET", url)
+    placement.request("PUT", url, {**after, "traits": before["traits"]})
 
 
 def test_property_is_blamed_not_the_disabled_service_of_the_one_host_that_serves_it(

@@ -141,6 +141,16 @@ _WRONG: list[tuple[str, str, str]] = [
         "preferred_weight_multiplier = nan",
         "nan is not a finite number",
     ),
+    (
+        "live_migration_cpu_weight_multiplier",
+        "live_migration_cpu_weight_multiplier = -1",
+        "in FILE is not valid: .*greater than or equal to 0",
+    ),
+    (
+        "live_migration_cpu_weight_multiplier",
+        "live_migration_cpu_weight_multiplier = nan",
+        "nan is not a finite number",
+    ),
     ("metrics", "metrics = maybe", "metrics in FILE is not valid: .*'maybe'"),
     (
         "decision_history",

@@ -32,7 +32,7 @@ from os_prefilter.nova.facts import (
 )
 from os_prefilter.nova.host_filters import counting
 from os_prefilter.nova.rebuild_filter import RebuildFilter
-from os_prefilter.nova.scheduling import SchedulingWatch
+from os_prefilter.nova.scheduling import WEIGHER, SchedulingWatch
 from os_prefilter.service import Service
 from os_prefilter.service.conf import GROUP, register_opts
 from os_prefilter.service.shared import InheritedStore, MakeStore
@@ -45,8 +45,6 @@ LOG = get_logger("os_prefilter.nova")
 # leave them its locks. With eventlet it is a green thread, of the parent
 # alone.
 _AFTER_START = 10.0
-
-_WEIGHER = "os_prefilter.nova.PreferredTraits"
 
 SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
     {
@@ -230,9 +228,9 @@ def _warnings(service: Service) -> Iterator[str]:
         )
     prefers = options.preferred_properties or "preferences" in enabled
     weighers = nova.conf.CONF.filter_scheduler.weight_classes
-    if prefers and _WEIGHER not in weighers:
+    if prefers and WEIGHER not in weighers:
         yield (
-            f"Preferred traits have no effect: add {_WEIGHER} to"
+            f"Preferred traits have no effect: add {WEIGHER} to"
             " [filter_scheduler] weight_classes."
         )
     for row in options.rows:

@@ -11,11 +11,11 @@ from typing import Any
 
 from nova import context as nova_context
 from nova import objects
-from nova.compute.task_states import RESIZE_PREP
+from nova.compute.task_states import MIGRATING, RESIZE_PREP
 from nova.objects import service as nova_service
 from nova.objects.block_device import BlockDeviceMappingList
 from nova.objects.build_request import BuildRequest
-from nova.objects.compute_node import ComputeNodeList
+from nova.objects.compute_node import ComputeNode, ComputeNodeList
 from nova.objects.host_mapping import HostMapping
 from nova.objects.instance import Instance
 from nova.objects.instance_mapping import InstanceMapping
@@ -147,6 +147,25 @@ def compute_nodes_of(context: Any, hosts: Iterable[str]) -> set[str]:
             nodes = ComputeNodeList.get_all_by_host(in_cell, host)
             uuids.update(node.uuid for node in nodes)
     return uuids
+
+
+def source_of_live_migration(context: Any, request_spec: Any) -> str | None:
+    """Return the UUID of the compute node that a live migration leaves.
+
+    None for any other move: its guest starts anew, with a CPU of its next
+    host.
+    """
+    admin = context.elevated()
+    uuid = request_spec.instance_uuid
+    mapping = InstanceMapping.get_by_instance_uuid(admin, uuid)
+    with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
+        server = Instance.get_by_uuid(in_cell, uuid, expected_attrs=[])
+        if server.task_state != MIGRATING:
+            return None
+        node = ComputeNode.get_by_host_and_nodename(
+            in_cell, server.host, server.node
+        )
+    return str(node.uuid)
 
 
 def minimum_compute_version(context: Any) -> int:

@@ -29,10 +29,13 @@ from nova.scheduler.client import report
 from os_prefilter.common.errors import HostsAt, NoHostLeft, NoHostServes
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
-from os_prefilter.nova.facts import compute_nodes_of
+from os_prefilter.nova.facts import (
+    compute_nodes_of,
+    source_of_live_migration,
+)
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.fields import clone_of, field_of
-from os_prefilter.service.answer import preferred_shares
+from os_prefilter.service.answer import hosts_with_cpu, preferred_shares
 from os_prefilter.service.capacity import not_known
 from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.service.hosts_left import HOST_FILTERS, left_by_filters
@@ -47,6 +50,14 @@ PREFERRED_SHARES: WeakKeyDictionary[Any, dict[str, float]] = (
 
 Nova hands the same object on to its weighers, and then drops it.
 """
+
+HOSTS_WITH_CPU: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
+"""Request spec of a live migration -> UUIDs of the compute nodes that fit.
+
+They have all CPU traits of the server's present host.
+"""
+
+WEIGHER = "os_prefilter.nova.PreferredTraits"
 
 _Response = tuple[list[Any] | None, dict[str, Any] | None, str | None]
 # Nova's method: allocation requests, provider summaries and a microversion, or
@@ -110,7 +121,12 @@ class SchedulingWatch:
         group = nova.conf.CONF.prefilter
         self.service = service
         self._counts = group.no_host_reason == "counts"
-        self._listed = Counter(nova.conf.CONF.filter_scheduler.enabled_filters)
+        options = nova.conf.CONF.filter_scheduler
+        self._listed = Counter(options.enabled_filters)
+        self._weighs_cpus = (
+            WEIGHER in options.weight_classes
+            and group.live_migration_cpu_weight_multiplier > 0.0
+        )
 
     def begin(
         self, spec: Any, context: Any, decision: Decision, patience: float
@@ -181,6 +197,43 @@ class SchedulingWatch:
             _raise(self._end(now, spec, _only_excluded(spec)))
         else:
             PREFERRED_SHARES[spec] = preferred_shares(now.decision, summaries)
+            self._find_hosts_with_cpu(now, spec, summaries)
+
+    def _find_hosts_with_cpu(
+        self, now: _Scheduling, spec: Any, summaries: dict[str, Any]
+    ) -> None:
+        """Find the hosts with the CPU that a live migration leaves."""
+        placement = self.service.placement
+        # Each live migration excludes the server's host.
+        is_move = field_of(spec, "ignore_hosts")
+        has_choice = len(PREFERRED_SHARES[spec]) > 1
+        if not (self._weighs_cpus and placement and is_move and has_choice):
+            return
+
+        def find() -> frozenset[str]:
+            source = source_of_live_migration(now.context, spec)
+            if source is None:
+                return frozenset()
+            summary = summaries.get(source)
+            # A full host is no candidate for a second copy of its server.
+            traits = (
+                summary["traits"]
+                if summary
+                else placement.reasons.traits(source)
+            )
+            return hosts_with_cpu(traits or (), summaries)
+
+        until = monotonic() + now.patience
+        asked, problem = ask_in_time(find, "CPU of a server", until)
+        if problem:
+            LOG.warning(
+                "Failed to read the CPU traits of the host that the server %s"
+                " leaves (%s): no host is preferred because of its CPU.",
+                spec.instance_uuid,
+                problem,
+            )
+        else:
+            HOSTS_WITH_CPU[spec] = asked.result()
 
     def _reason(
         self, now: _Scheduling, decision: Decision, spec: Any

@@ -2,12 +2,13 @@
 
 """Weigher for ``[filter_scheduler] weight_classes``: preferred traits."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import nova.conf
 from nova.scheduler import utils, weights
 
-from os_prefilter.nova.scheduling import PREFERRED_SHARES
+from os_prefilter.nova.scheduling import HOSTS_WITH_CPU, PREFERRED_SHARES
 from os_prefilter.service.conf import GROUP, register_opts
 
 
@@ -17,6 +18,9 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
     The weight is the share of the preferred traits that the host has, from 0.0
     to 1.0. It is 0.0 for all hosts where the request prefers none, where it is
     not known which hosts have them, and where :func:`activate` was not called.
+
+    At a live migration, hosts with all CPU traits of the server's present host
+    weigh more, by an option of its own.
     """
 
     # The weight is normalized already: that all hosts lack one of two traits
@@ -26,18 +30,25 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
     def __init__(self) -> None:
         register_opts(nova.conf.CONF)
 
-    def weight_multiplier(self, host_state: Any) -> float:
-        """Return the option, or what metadata of the host's aggregates has.
+    def weigh_objects(
+        self, weighed_obj_list: Iterable[Any], weight_properties: Any
+    ) -> list[float]:
+        """Return the weights, multiplied already: two options multiply them.
 
-        The key is the option's name; the lowest of several values counts.
+        Nova's own method cuts them at ``maxval``.
         """
-        name = "preferred_weight_multiplier"
-        return float(
-            utils.get_weight_multiplier(
-                host_state, name, nova.conf.CONF[GROUP][name]
-            )
-        )
+        return [
+            self._weigh_object(each.obj, weight_properties)
+            for each in weighed_obj_list
+        ]
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        options = nova.conf.CONF[GROUP]
+        name = "preferred_weight_multiplier"
+        # Metadata of the host's aggregates overrides the option.
+        multiplier = utils.get_weight_multiplier(obj, name, options[name])
         shares = PREFERRED_SHARES.get(weight_properties, {})
-        return shares.get(obj.uuid, 0.0)
+        weight = float(multiplier) * shares.get(obj.uuid, 0.0)
+        if obj.uuid in HOSTS_WITH_CPU.get(weight_properties, ()):
+            weight += options.live_migration_cpu_weight_multiplier
+        return weight

@@ -9,7 +9,13 @@ of properties that no host serves together; if hosts serve them all, which
 trait, service or resource is missing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from math import inf
 from random import choice
@@ -44,6 +50,7 @@ It needs one for each set of traits that requests ask for.
 # what the sample's did not, or that a host of the sample has changed.
 _MOST_ASKED = 40
 
+_CPU_FEATURE = "HW_CPU_"
 
 Demand = frozenset[str]
 """Traits of the root provider of a host, with ``!`` before a forbidden one."""
@@ -292,16 +299,48 @@ def _hosts_meeting(
     )
 
 
+ProviderSummaries = Mapping[str, Mapping[str, Any]]
+"""``provider_summaries`` of Placement's response."""
+
+
 def preferred_shares(
-    decision: Decision, summaries: Mapping[str, Mapping[str, Any]]
+    decision: Decision, summaries: ProviderSummaries
 ) -> dict[str, float]:
     """Return the share of the preferred traits that each host has.
 
-    :param summaries: ``provider_summaries`` of Placement's response
     :return: UUID of a root provider -> share, from 0.0 to 1.0
     """
     return {
-        uuid: decision.preferred_share(summary["traits"])
-        for uuid, summary in summaries.items()
-        if summary["root_provider_uuid"] == uuid
+        uuid: decision.preferred_share(traits)
+        for uuid, traits in _traits_of_hosts(summaries)
     }
+
+
+def hosts_with_cpu(
+    source: Collection[str], summaries: ProviderSummaries
+) -> frozenset[str]:
+    """Return the hosts that have all CPU traits of another host.
+
+    None if that one has no CPU trait: what its guests have is not known.
+
+    :param source: all traits of that host
+    :return: UUIDs of root providers
+    """
+    features = {each for each in source if each.startswith(_CPU_FEATURE)}
+    # Of the host's threads; a guest's CPU is the same without them.
+    features.discard(os_traits.HW_CPU_HYPERTHREADING)
+    if not features:
+        return frozenset()
+    return frozenset(
+        uuid
+        for uuid, traits in _traits_of_hosts(summaries)
+        if features.issubset(traits)
+    )
+
+
+def _traits_of_hosts(
+    summaries: ProviderSummaries,
+) -> Iterator[tuple[str, Collection[str]]]:
+    for uuid, summary in summaries.items():
+        if summary["root_provider_uuid"] == uuid:
+            yield uuid, summary["traits"]

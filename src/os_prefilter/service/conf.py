@@ -115,7 +115,12 @@ def options_from(conf: cfg.ConfigOpts, *, in_nova: bool = False) -> Options:
     check_values(conf)
     group: Any = conf[GROUP]
     # oslo.config's bounds let NaN pass; a weight of NaN orders no hosts.
-    for name in ("facts_interval", "preferred_weight_multiplier"):
+    numbers = (
+        "facts_interval",
+        "live_migration_cpu_weight_multiplier",
+        "preferred_weight_multiplier",
+    )
+    for name in numbers:
         if not isfinite(group[name]):
             raise InvalidOption(
                 name, f"{group[name]} is not a finite number. Correct it."

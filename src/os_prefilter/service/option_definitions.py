@@ -247,6 +247,19 @@ metadata ``preferred_weight_multiplier`` of a host aggregate overrides it for
 its hosts.
 """,
     ),
+    cfg.FloatOpt(
+        "live_migration_cpu_weight_multiplier",
+        default=1000.0,
+        min=0.0,
+        help="""
+The weight that ``os_prefilter.nova.PreferredTraits`` gives, at a live
+migration, to each host with all CPU traits of the server's present host: Nova
+refuses a destination that lacks a feature of the guest's CPU. The default is
+more than all other weighers give together, unless their multipliers are large.
+No host is excluded. With 0.0, CPUs have no effect, and nothing is read for
+them.
+""",
+    ),
     cfg.BoolOpt(
         "tenant_aggregate_required",
         default=False,

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The weigher at live migrations: hosts with the CPU of the present host come
+first, and none is excluded.
+
+Nova's own weight handler, host states, request specs and client of Placement;
+its database is replaced.
+"""
+
+import gc
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from nova import exception, objects
+from nova.compute import task_states
+from nova.scheduler import utils as scheduler_utils
+from nova.scheduler.client import report
+from nova.scheduler.host_manager import HostState
+
+from os_prefilter.nova.scheduling import HOSTS_WITH_CPU
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, ask, our_entry, user_context
+from tests.support.placements import Observed, answering, provider
+
+_WEIGHERS = (
+    "[filter_scheduler]",
+    (
+        "weight_classes ="
+        " nova.scheduler.weights.all_weighers,os_prefilter.nova.PreferredTraits"
+    ),
+)
+_OLD = "HW_CPU_X86_SSE42"
+_NEW = f"{_OLD} HW_CPU_X86_AVX2"
+_NEWEST = f"{_NEW} HW_CPU_X86_AVX512F"
+_CPUS = {
+    "old": _OLD,
+    "new": _NEW,
+    "threads": f"{_NEW} HW_CPU_HYPERTHREADING",
+    "newest": _NEWEST,
+    "unknown": "",
+}
+_FULL = "full"
+"""A host with the CPU of ``newest`` that is no candidate."""
+_SERVER = "0d5e7c4e-8a0b-4f5e-9d2c-6b1f3a7e9c21"
+_DEFAULT = 1000.0
+
+
+def _fleet() -> Iterator[Provider]:
+    for name, traits in _CPUS.items():
+        yield provider(
+            name, "VCPU MEMORY_MB DISK_GB", f"COMPUTE_NODE {traits}"
+        )
+    yield provider(_FULL, "VGPU", f"COMPUTE_NODE {_NEWEST}")
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    with EmbeddedPlacement(Fleet(tuple(_fleet()))) as placement:
+        yield Observed(placement)
+
+
+@pytest.fixture(autouse=True)
+def server() -> Iterator[Any]:
+    """Yield the server that Nova's database has, on the host that its field
+    names.
+    """
+    server = SimpleNamespace(
+        task_state=task_states.MIGRATING, host="new", node="new"
+    )
+
+    def node(_context: Any, host: str, _node: str) -> Any:
+        return SimpleNamespace(uuid=provider_uuid(host))
+
+    with (
+        mock.patch.object(objects.InstanceMapping, "get_by_instance_uuid"),
+        mock.patch.object(
+            objects.Instance, "get_by_uuid", return_value=server
+        ),
+        mock.patch.object(
+            objects.ComputeNode, "get_by_host_and_nodename", side_effect=node
+        ) as server.lookup,
+        mock.patch("nova.context.target_cell"),
+    ):
+        yield server
+
+
+def _host(name: str) -> Any:
+    host = HostState(name, name, "cell")
+    host.uuid = provider_uuid(name)
+    host.cpu_allocation_ratio = host.ram_allocation_ratio = (
+        host.disk_allocation_ratio
+    ) = 1.0
+    host.aggregates = []
+    return host
+
+
+def _spec(**fields: Any) -> Any:
+    """Return the request spec of a server that leaves its host."""
+    spec = nova_spec(
+        {},
+        fields.pop("extra_specs", {}),
+        **{
+            "instance_group": None,
+            "requested_destination": None,
+            "requested_resources": [],
+            "is_bfv": False,
+            "instance_uuid": _SERVER,
+            "ignore_hosts": ["new"],
+            **fields,
+        },
+    )
+    # The hosts are small.
+    spec.flavor.memory_mb = 1
+    return spec
+
+
+def _query(scheduler: Any, spec: Any) -> None:
+    """Run our request filters, and Nova's query for candidates after them."""
+    context = user_context()
+    our_entry()(context, spec)
+    resources = scheduler_utils.resources_from_request_spec(
+        context, spec, scheduler.host_manager
+    )
+    client = report.report_client_singleton()
+    client.get_allocation_candidates(context, resources)
+
+
+def _weights(scheduler: Any, spec: Any) -> dict[str, float]:
+    _query(scheduler, spec)
+    weighed = scheduler.host_manager.get_weighed_hosts(
+        list(map(_host, _CPUS)), spec
+    )
+    return {each.obj.host: each.weight for each in weighed}
+
+
+def _first(weights: dict[str, float]) -> set[str]:
+    """Return the hosts that weigh as the option says."""
+    assert set(weights) == set(_CPUS)
+    assert set(weights.values()) <= {0.0, _DEFAULT}
+    return {name for name, weight in weights.items() if weight}
+
+
+@pytest.mark.parametrize(
+    ("source", "fitting"),
+    [
+        ("old", {"old", "new", "threads", "newest"}),
+        ("new", {"new", "threads", "newest"}),
+        ("threads", {"new", "threads", "newest"}),
+        ("newest", {"newest"}),
+        ("unknown", set[str]()),
+    ],
+)
+def test_hosts_with_all_cpu_traits_of_the_present_host_come_first_and_all_remain(
+    source: str,
+    fitting: set[str],
+    start: Start,
+    observed: Observed,
+    server: Any,
+) -> None:
+    """Threads are no feature of a guest; of a host without CPU traits nothing
+    is known.
+    """
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    server.host = source
+    weights = _weights(scheduler, _spec(ignore_hosts=[source]))
+    assert _first(weights) == fitting
+    assert set(list(weights)[: len(fitting)]) == fitting
+
+
+def test_traits_of_a_present_host_that_is_a_candidate_cost_no_request(
+    start: Start, observed: Observed
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    _weights(scheduler, _spec())
+    observed.sent.clear()
+    _weights(scheduler, _spec())
+    (query,) = observed.sent
+    assert "/allocation_candidates?" in query
+
+
+def test_traits_of_a_present_host_that_is_full_cost_one_request(
+    start: Start, observed: Observed, server: Any
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    server.host = _FULL
+    _weights(scheduler, _spec())
+    observed.sent.clear()
+    assert _first(_weights(scheduler, _spec())) == {"newest"}
+    query, traits = observed.sent
+    assert "/allocation_candidates?" in query
+    assert traits == f"GET /resource_providers/{provider_uuid(_FULL)}/traits"
+
+
+@pytest.mark.parametrize(
+    "task_state",
+    [task_states.RESIZE_PREP, task_states.REBUILDING, None],
+)
+def test_move_that_starts_the_guest_anew_weighs_no_cpu(
+    task_state: str | None, start: Start, observed: Observed, server: Any
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    server.task_state = task_state
+    assert _first(_weights(scheduler, _spec())) == set()
+    server.lookup.assert_not_called()
+
+
+def test_new_server_weighs_no_cpu_and_reads_nothing(
+    start: Start, observed: Observed
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    with mock.patch.object(
+        objects.Instance, "get_by_uuid", side_effect=AssertionError
+    ):
+        weights = _weights(scheduler, _spec(ignore_hosts=None))
+    assert _first(weights) == set()
+
+
+def test_option_sets_the_weight_beside_that_of_preferred_traits(
+    start: Start, observed: Observed
+) -> None:
+    scheduler = start(
+        "preferences",
+        "live_migration_cpu_weight_multiplier = 2.5",
+        "preferred_weight_multiplier = 0.5",
+        *_WEIGHERS,
+    )
+    ask(observed)
+    preferred = {"trait:HW_CPU_X86_AVX512F": "preferred"}
+    assert _weights(scheduler, _spec(extra_specs=preferred)) == {
+        "newest": 3.0,
+        "new": 2.5,
+        "threads": 2.5,
+        "old": 0.0,
+        "unknown": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("live_migration_cpu_weight_multiplier = 0", *_WEIGHERS),
+        (),
+    ],
+    ids=["off", "without the weigher"],
+)
+def test_option_off_reads_nothing(
+    lines: tuple[str, ...], start: Start, observed: Observed, server: Any
+) -> None:
+    scheduler = start("image_metadata", *lines)
+    ask(observed)
+    assert _first(_weights(scheduler, _spec())) == set()
+    server.lookup.assert_not_called()
+
+
+def test_present_host_that_nova_no_longer_has_weighs_no_cpu(
+    start: Start,
+    observed: Observed,
+    server: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    server.lookup.side_effect = exception.ComputeHostNotFound(host="new")
+    assert _first(_weights(scheduler, _spec())) == set()
+    (warning,) = [
+        each.getMessage()
+        for each in caplog.records
+        if "CPU traits" in each.getMessage()
+    ]
+    assert warning.startswith(
+        "Failed to read the CPU traits of the host that the server"
+        f" {_SERVER} leaves (ComputeHostNotFound: "
+    )
+    assert warning.endswith("): no host is preferred because of its CPU.")
+
+
+def test_present_host_that_placement_no_longer_has_weighs_no_cpu(
+    start: Start,
+    observed: Observed,
+    server: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    server.host = "gone"
+    assert _first(_weights(scheduler, _spec())) == set()
+    assert "CPU traits" not in caplog.text
+
+
+def test_placement_that_fails_at_the_present_host_weighs_no_cpu(
+    start: Start,
+    observed: Observed,
+    server: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    server.host = _FULL
+    observed.hook = answering((503, b"busy"), f"{provider_uuid(_FULL)}/traits")
+    assert _first(_weights(scheduler, _spec())) == set()
+    assert "Failed to read the CPU traits" in caplog.text
+
+
+def test_what_is_known_of_cpus_goes_with_the_request(
+    start: Start, observed: Observed
+) -> None:
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    spec = _spec()
+    _query(scheduler, spec)
+    assert spec in HOSTS_WITH_CPU
+    del spec
+    gc.collect()
+    assert len(HOSTS_WITH_CPU) == 0

@@ -6,7 +6,7 @@ each host, with a real Placement.
 
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +61,10 @@ enabled_filters = image_metadata,image_type,hpet,owner,deploy_config,compute_sta
 reported_traits = *
 unknown_values = reject
 """
+_WEIGHER = """
+[filter_scheduler]
+weight_classes = nova.scheduler.weights.ram.RAMWeigher,os_prefilter.nova.PreferredTraits
+"""
 # Nova's default, and what checks rebuilds.
 _REBUILD_FILTER = """
 [filter_scheduler]
@@ -113,6 +117,28 @@ class Cloud:
             self._scheduler_with(""),
         ):
             yield
+
+    @contextmanager
+    def weighing_cpus(
+        self, traits: Mapping[str, Collection[str]]
+    ) -> Iterator[None]:
+        """Report CPU traits of hosts, and run the scheduler with the weigher,
+        while the context lasts.
+        """
+        for host, cpu in traits.items():
+            self._change_cpu(host, cpu)
+        with self._scheduler_with(_WEIGHER + _ACTIVATION + _REBUILD_FILTER):
+            yield
+        for host in traits:
+            self._change_cpu(host, ())
+
+    def _change_cpu(self, host: str, traits: Collection[str]) -> None:
+        uuid = self._placement.provider_named(host).uuid
+        generation, before = self._placement.provider_traits(uuid)
+        others = {each for each in before if not each.startswith("HW_CPU_")}
+        self._placement.set_provider_traits(
+            uuid, generation, others.union(traits)
+        )
 
     @contextmanager
     def _scheduler_with(self, activation: str) -> Iterator[None]:

@@ -66,6 +66,39 @@ def test_server_moves_to_a_host_that_can_run_it_at_the_first_attempt(
     )
 
 
+_AVX2, _SSE42 = "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42"
+_CPUS = {
+    "nothing": (_SSE42, _AVX2),
+    "lxc": (_SSE42,),
+    "q35": (_SSE42, _AVX2),
+}
+
+
+def test_live_migration_prefers_a_host_with_the_cpu_of_the_present_one(
+    cloud: Cloud,
+) -> None:
+    """Nova alone would choose the next host by memory."""
+    with cloud.weighing_cpus(_CPUS):
+        server = cloud.server()
+        moved = cloud.act(server, _move("os-migrateLive", None), "ACTIVE")
+        assert moved.attempts == ("nothing", "q35")
+        assert moved.host == "q35"
+
+        # The guest of a cold migration starts anew.
+        server = cloud.server()
+        moved = cloud.act(server, _move("migrate", None), "VERIFY_RESIZE")
+        assert moved.host == "lxc"
+
+
+def test_live_migration_excludes_no_host_because_of_its_cpu(
+    cloud: Cloud,
+) -> None:
+    with cloud.weighing_cpus({"nothing": (_SSE42, _AVX2), "lxc": (_SSE42,)}):
+        server = cloud.server()
+        moved = cloud.act(server, _move("os-migrateLive", None), "ACTIVE")
+        assert moved.host == "lxc"
+
+
 def test_resize_selects_a_host_that_meets_the_new_flavor_or_leaves_the_server_where_it_is(
     cloud: Cloud,
 ) -> None:

@@ -20,7 +20,7 @@ from nova.scheduler import utils as scheduler_utils
 from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostState
 
-from os_prefilter.nova.scheduling import HOSTS_WITH_CPU
+from os_prefilter.nova.scheduling import CPU_FITS
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
 from tests.support.nova_objects import nova_spec
@@ -138,26 +138,27 @@ def _weights(scheduler: Any, spec: Any) -> dict[str, float]:
     return {each.obj.host: each.weight for each in weighed}
 
 
-def _first(weights: dict[str, float]) -> set[str]:
-    """Return the hosts that weigh as the option says."""
+def _fits(weights: dict[str, float]) -> dict[str, float]:
+    """Return the share of the option that hosts weigh, if they weigh more."""
     assert set(weights) == set(_CPUS)
-    assert set(weights.values()) <= {0.0, _DEFAULT}
-    return {name for name, weight in weights.items() if weight}
+    return {
+        name: weight / _DEFAULT for name, weight in weights.items() if weight
+    }
 
 
 @pytest.mark.parametrize(
     ("source", "fitting"),
     [
-        ("old", {"old", "new", "threads", "newest"}),
-        ("new", {"new", "threads", "newest"}),
-        ("threads", {"new", "threads", "newest"}),
-        ("newest", {"newest"}),
-        ("unknown", set[str]()),
+        ("old", {"old": 1, "new": 0.5, "threads": 0.5, "newest": 0.5}),
+        ("new", {"new": 1, "threads": 1, "newest": 0.5}),
+        ("threads", {"new": 1, "threads": 1, "newest": 0.5}),
+        ("newest", {"newest": 1}),
+        ("unknown", {}),
     ],
 )
-def test_hosts_with_all_cpu_traits_of_the_present_host_come_first_and_all_remain(
+def test_hosts_with_the_cpu_of_the_present_host_come_first_and_all_remain(
     source: str,
-    fitting: set[str],
+    fitting: dict[str, float],
     start: Start,
     observed: Observed,
     server: Any,
@@ -169,8 +170,8 @@ def test_hosts_with_all_cpu_traits_of_the_present_host_come_first_and_all_remain
     ask(observed)
     server.host = source
     weights = _weights(scheduler, _spec(ignore_hosts=[source]))
-    assert _first(weights) == fitting
-    assert set(list(weights)[: len(fitting)]) == fitting
+    assert _fits(weights) == fitting
+    assert set(list(weights)[: len(fitting)]) == set(fitting)
 
 
 def test_traits_of_a_present_host_that_is_a_candidate_cost_no_request(
@@ -193,7 +194,7 @@ def test_traits_of_a_present_host_that_is_full_cost_one_request(
     server.host = _FULL
     _weights(scheduler, _spec())
     observed.sent.clear()
-    assert _first(_weights(scheduler, _spec())) == {"newest"}
+    assert _fits(_weights(scheduler, _spec())) == {"newest": 1.0}
     query, traits = observed.sent
     assert "/allocation_candidates?" in query
     assert traits == f"GET /resource_providers/{provider_uuid(_FULL)}/traits"
@@ -209,7 +210,7 @@ def test_move_that_starts_the_guest_anew_weighs_no_cpu(
     scheduler = start("image_metadata", *_WEIGHERS)
     ask(observed)
     server.task_state = task_state
-    assert _first(_weights(scheduler, _spec())) == set()
+    assert _fits(_weights(scheduler, _spec())) == {}
     server.lookup.assert_not_called()
 
 
@@ -222,7 +223,7 @@ def test_new_server_weighs_no_cpu_and_reads_nothing(
         objects.Instance, "get_by_uuid", side_effect=AssertionError
     ):
         weights = _weights(scheduler, _spec(ignore_hosts=None))
-    assert _first(weights) == set()
+    assert _fits(weights) == {}
 
 
 def test_option_sets_the_weight_beside_that_of_preferred_traits(
@@ -237,7 +238,7 @@ def test_option_sets_the_weight_beside_that_of_preferred_traits(
     ask(observed)
     preferred = {"trait:HW_CPU_X86_AVX512F": "preferred"}
     assert _weights(scheduler, _spec(extra_specs=preferred)) == {
-        "newest": 3.0,
+        "newest": 1.75,
         "new": 2.5,
         "threads": 2.5,
         "old": 0.0,
@@ -258,7 +259,7 @@ def test_option_off_reads_nothing(
 ) -> None:
     scheduler = start("image_metadata", *lines)
     ask(observed)
-    assert _first(_weights(scheduler, _spec())) == set()
+    assert _fits(_weights(scheduler, _spec())) == {}
     server.lookup.assert_not_called()
 
 
@@ -271,7 +272,7 @@ def test_present_host_that_nova_no_longer_has_weighs_no_cpu(
     scheduler = start("image_metadata", *_WEIGHERS)
     ask(observed)
     server.lookup.side_effect = exception.ComputeHostNotFound(host="new")
-    assert _first(_weights(scheduler, _spec())) == set()
+    assert _fits(_weights(scheduler, _spec())) == {}
     (warning,) = [
         each.getMessage()
         for each in caplog.records
@@ -293,7 +294,7 @@ def test_present_host_that_placement_no_longer_has_weighs_no_cpu(
     scheduler = start("image_metadata", *_WEIGHERS)
     ask(observed)
     server.host = "gone"
-    assert _first(_weights(scheduler, _spec())) == set()
+    assert _fits(_weights(scheduler, _spec())) == {}
     assert "CPU traits" not in caplog.text
 
 
@@ -307,7 +308,7 @@ def test_placement_that_fails_at_the_present_host_weighs_no_cpu(
     ask(observed)
     server.host = _FULL
     observed.hook = answering((503, b"busy"), f"{provider_uuid(_FULL)}/traits")
-    assert _first(_weights(scheduler, _spec())) == set()
+    assert _fits(_weights(scheduler, _spec())) == {}
     assert "Failed to read the CPU traits" in caplog.text
 
 
@@ -318,7 +319,7 @@ def test_what_is_known_of_cpus_goes_with_the_request(
     ask(observed)
     spec = _spec()
     _query(scheduler, spec)
-    assert spec in HOSTS_WITH_CPU
+    assert spec in CPU_FITS
     del spec
     gc.collect()
-    assert len(HOSTS_WITH_CPU) == 0
+    assert len(CPU_FITS) == 0

@@ -35,7 +35,7 @@ from os_prefilter.nova.facts import (
 )
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.fields import clone_of, field_of
-from os_prefilter.service.answer import hosts_with_cpu, preferred_shares
+from os_prefilter.service.answer import cpu_fits, preferred_shares
 from os_prefilter.service.capacity import not_known
 from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter.service.hosts_left import HOST_FILTERS, left_by_filters
@@ -51,10 +51,10 @@ PREFERRED_SHARES: WeakKeyDictionary[Any, dict[str, float]] = (
 Nova hands the same object on to its weighers, and then drops it.
 """
 
-HOSTS_WITH_CPU: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
-"""Request spec of a live migration -> UUIDs of the compute nodes that fit.
+CPU_FITS: WeakKeyDictionary[Any, dict[str, float]] = WeakKeyDictionary()
+"""Request spec of a live migration -> UUID of a compute node -> its fit.
 
-They have all CPU traits of the server's present host.
+It compares the node's CPU with that of the server's present host.
 """
 
 WEIGHER = "os_prefilter.nova.PreferredTraits"
@@ -197,12 +197,12 @@ class SchedulingWatch:
             _raise(self._end(now, spec, _only_excluded(spec)))
         else:
             PREFERRED_SHARES[spec] = preferred_shares(now.decision, summaries)
-            self._find_hosts_with_cpu(now, spec, summaries)
+            self._compare_cpus(now, spec, summaries)
 
-    def _find_hosts_with_cpu(
+    def _compare_cpus(
         self, now: _Scheduling, spec: Any, summaries: dict[str, Any]
     ) -> None:
-        """Find the hosts with the CPU that a live migration leaves."""
+        """Compare the CPUs of hosts with the one a live migration leaves."""
         placement = self.service.placement
         # Each live migration excludes the server's host.
         is_move = field_of(spec, "ignore_hosts")
@@ -210,10 +210,10 @@ class SchedulingWatch:
         if not (self._weighs_cpus and placement and is_move and has_choice):
             return
 
-        def find() -> frozenset[str]:
+        def compare() -> dict[str, float]:
             source = source_of_live_migration(now.context, spec)
             if source is None:
-                return frozenset()
+                return {}
             summary = summaries.get(source)
             # A full host is no candidate for a second copy of its server.
             traits = (
@@ -221,10 +221,10 @@ class SchedulingWatch:
                 if summary
                 else placement.reasons.traits(source)
             )
-            return hosts_with_cpu(traits or (), summaries)
+            return cpu_fits(traits or (), summaries)
 
         until = monotonic() + now.patience
-        asked, problem = ask_in_time(find, "CPU of a server", until)
+        asked, problem = ask_in_time(compare, "CPU of a server", until)
         if problem:
             LOG.warning(
                 "Failed to read the CPU traits of the host that the server %s"
@@ -233,7 +233,7 @@ class SchedulingWatch:
                 problem,
             )
         else:
-            HOSTS_WITH_CPU[spec] = asked.result()
+            CPU_FITS[spec] = asked.result()
 
     def _reason(
         self, now: _Scheduling, decision: Decision, spec: Any

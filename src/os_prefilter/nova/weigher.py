@@ -8,7 +8,7 @@ from typing import Any
 import nova.conf
 from nova.scheduler import utils, weights
 
-from os_prefilter.nova.scheduling import HOSTS_WITH_CPU, PREFERRED_SHARES
+from os_prefilter.nova.scheduling import CPU_FITS, PREFERRED_SHARES
 from os_prefilter.service.conf import GROUP, register_opts
 
 
@@ -19,8 +19,8 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
     to 1.0. It is 0.0 for all hosts where the request prefers none, where it is
     not known which hosts have them, and where :func:`activate` was not called.
 
-    At a live migration, hosts with all CPU traits of the server's present host
-    weigh more, by an option of its own.
+    At a live migration, hosts with the CPU traits of the server's present host
+    weigh more, by an option of its own: half of it with others as well.
     """
 
     # The weight is normalized already: that all hosts lack one of two traits
@@ -49,6 +49,6 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
         multiplier = utils.get_weight_multiplier(obj, name, options[name])
         shares = PREFERRED_SHARES.get(weight_properties, {})
         weight = float(multiplier) * shares.get(obj.uuid, 0.0)
-        if obj.uuid in HOSTS_WITH_CPU.get(weight_properties, ()):
-            weight += options.live_migration_cpu_weight_multiplier
-        return weight
+        fits = CPU_FITS.get(weight_properties, {})
+        cpu_multiplier = float(options.live_migration_cpu_weight_multiplier)
+        return weight + cpu_multiplier * fits.get(obj.uuid, 0.0)

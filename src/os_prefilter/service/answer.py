@@ -316,26 +316,36 @@ def preferred_shares(
     }
 
 
-def hosts_with_cpu(
+def cpu_fits(
     source: Collection[str], summaries: ProviderSummaries
-) -> frozenset[str]:
-    """Return the hosts that have all CPU traits of another host.
+) -> dict[str, float]:
+    """Return how well the CPU of each host fits a guest of another host.
 
-    None if that one has no CPU trait: what its guests have is not known.
+    Empty if that one has no CPU trait: what its guests have is not known.
 
     :param source: all traits of that host
-    :return: UUIDs of root providers
+    :return: UUID of a root provider -> 1.0 for the same CPU traits, 0.5 for
+        more; other hosts are left out
     """
-    features = {each for each in source if each.startswith(_CPU_FEATURE)}
+    needed = _cpu_features(source)
+    fits: dict[str, float] = {}
+    if not needed:
+        return fits
+    for uuid, traits in _traits_of_hosts(summaries):
+        features = _cpu_features(traits)
+        if features == needed:
+            fits[uuid] = 1.0
+        elif features > needed:
+            # A newer CPU may lack a feature for which there is no trait, and
+            # from there the server would not come back.
+            fits[uuid] = 0.5
+    return fits
+
+
+def _cpu_features(traits: Iterable[str]) -> set[str]:
+    features = {each for each in traits if each.startswith(_CPU_FEATURE)}
     # Of the host's threads; a guest's CPU is the same without them.
-    features.discard(os_traits.HW_CPU_HYPERTHREADING)
-    if not features:
-        return frozenset()
-    return frozenset(
-        uuid
-        for uuid, traits in _traits_of_hosts(summaries)
-        if features.issubset(traits)
-    )
+    return features - {os_traits.HW_CPU_HYPERTHREADING}
 
 
 def _traits_of_hosts(

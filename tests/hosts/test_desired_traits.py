@@ -32,6 +32,7 @@ from os_prefilter.hosts.desired_traits import (
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.marker_traits import (
+    CPU,
     DEPRECATED,
     NOT_CONFIGURED,
     REPORTED,
@@ -469,3 +470,69 @@ def test_more_marks_than_a_name_has_room_for_are_in_several() -> None:
 def test_host_of_another_driver_marks_nothing() -> None:
     goal = goal_of(VmwareFacts(), _WANTED, Mode.BESIDE)
     assert _deprecated_in(with_traits(_NOTHING, goal)) == []
+
+
+def _cpus_of(facts: HostFacts, present: frozenset[str] = _NOTHING) -> set[str]:
+    found = with_traits(present, goal_of(facts, _WANTED, Mode.BESIDE))
+    return {trait for trait in found if trait.startswith(CPU)}
+
+
+def _with_cpu(model: str, **settings: object) -> HostFacts:
+    guest = replace(KVM.guests["x86_64"], host_model=model)
+    changed = {"guests": {"x86_64": guest}, **settings}
+    return replace(KVM, **changed)  # type: ignore[arg-type]
+
+
+def test_hosts_have_the_same_marker_if_libvirt_describes_the_same_cpu() -> (
+    None
+):
+    old, new = _cpus_of(_with_cpu("old")), _cpus_of(_with_cpu("new"))
+    assert len(old) == 1
+    assert _cpus_of(replace(_with_cpu("old"), host="other")) == old
+    assert old.isdisjoint(new)
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_marker"),
+    [
+        pytest.param({"cpu_mode": ""}, True, id="Nova's default"),
+        pytest.param({"cpu_mode": "host-model"}, True, id="host-model"),
+        pytest.param({"cpu_mode": "host-passthrough"}, True, id="passthrough"),
+        pytest.param(
+            {"cpu_mode": "custom", "cpu_models": ("EPYC",)}, False, id="custom"
+        ),
+        pytest.param({"cpu_mode": "none"}, False, id="none"),
+        pytest.param({"virt_type": "qemu"}, False, id="emulated"),
+        pytest.param(
+            {"configuration_unknown": "no file"}, False, id="not known"
+        ),
+    ],
+)
+def test_cpu_is_marked_where_guests_get_that_of_the_host(
+    settings: dict[str, object], has_marker: bool
+) -> None:
+    assert bool(_cpus_of(_with_cpu("old", **settings))) is has_marker
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(_with_cpu(""), id="libvirt lists none"),
+        pytest.param(VmwareFacts(), id="another driver"),
+    ],
+)
+def test_cpu_that_is_not_known_is_not_marked(facts: HostFacts) -> None:
+    assert _cpus_of(facts) == set()
+
+
+def test_only_the_present_cpu_stays_on_a_provider() -> None:
+    """A marker may be of another release, or of the host's earlier CPU."""
+    before = frozenset(_cpus_of(_with_cpu("old"))) | {f"{CPU}ANOTHER"}
+    assert _cpus_of(_with_cpu("new"), before) == _cpus_of(_with_cpu("new"))
+    assert _cpus_of(_with_cpu(""), before) == set()
+
+
+def test_removed_report_leaves_no_cpu() -> None:
+    facts = _with_cpu("old")
+    goal = withdrawn(goal_of(facts, _WANTED, Mode.BESIDE), Mode.BESIDE)
+    assert with_traits(frozenset(_cpus_of(facts)), goal) == _NOTHING

@@ -37,6 +37,7 @@ from os_prefilter.service import Service, deployment_facts
 from os_prefilter.service.answer import (
     MOST_HOSTS,
     ReasonFinder,
+    cpu_fit,
 )
 from os_prefilter.service.loading import as_filter, load_filters
 from os_prefilter.vocabulary import BY_NAME
@@ -903,3 +904,62 @@ def test_author_reads_which_cpu_the_system_needs_that_no_host_has(
     assert str(service.reason(decision)) == (
         "No host offers os_distro=rhel10 (needs x86-64-v3)."
     )
+
+
+_SSE, _AVX, _THREADS = (
+    "HW_CPU_X86_SSE42",
+    "HW_CPU_X86_AVX2",
+    "HW_CPU_HYPERTHREADING",
+)
+_GROUP, _OTHER_GROUP = "CUSTOM_PREFILTER_CPU_AAA", "CUSTOM_PREFILTER_CPU_BBB"
+
+
+@pytest.mark.parametrize(
+    ("source", "host", "expected"),
+    [
+        pytest.param(f"{_SSE}", f"{_SSE}", 1.0, id="the same traits"),
+        pytest.param(f"{_SSE}", f"{_SSE} {_AVX}", 0.5, id="more traits"),
+        pytest.param(f"{_SSE} {_AVX}", f"{_SSE}", 0.0, id="fewer traits"),
+        pytest.param(f"{_SSE}", f"{_AVX}", 0.0, id="other traits"),
+        pytest.param(f"{_SSE}", "", 0.0, id="host without traits"),
+        pytest.param("", f"{_SSE}", 0.0, id="source without traits"),
+        pytest.param("", "", 0.0, id="neither has traits"),
+        pytest.param(
+            f"{_SSE} {_THREADS}", f"{_SSE}", 1.0, id="threads do not count"
+        ),
+        pytest.param(_THREADS, _THREADS, 0.0, id="threads alone say nothing"),
+        pytest.param(
+            f"{_SSE} {_GROUP}", f"{_SSE} {_GROUP}", 1.0, id="one group"
+        ),
+        pytest.param(
+            f"{_SSE} {_GROUP}",
+            f"{_SSE} {_OTHER_GROUP}",
+            0.5,
+            id="two groups with the same traits",
+        ),
+        pytest.param(
+            f"{_SSE} {_GROUP}",
+            f"{_SSE} {_GROUP} {_OTHER_GROUP}",
+            0.5,
+            id="a host in two groups",
+        ),
+        pytest.param(_GROUP, _GROUP, 1.0, id="one group, no traits"),
+        pytest.param(_GROUP, _OTHER_GROUP, 0.0, id="two groups, no traits"),
+        pytest.param(
+            f"{_SSE} {_GROUP}", f"{_SSE}", 1.0, id="host reports no group"
+        ),
+        pytest.param(
+            f"{_SSE}", f"{_SSE} {_GROUP}", 1.0, id="source reports no group"
+        ),
+        pytest.param(
+            f"{_SSE} {_GROUP}",
+            f"{_SSE} CUSTOM_PREFILTER_CPU2_AAA",
+            1.0,
+            id="a group of another release",
+        ),
+    ],
+)
+def test_cpu_fits_by_the_group_that_libvirt_vouches_for_and_by_traits(
+    source: str, host: str, expected: float
+) -> None:
+    assert cpu_fit(source.split(), host.split()) == expected

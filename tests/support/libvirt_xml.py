@@ -92,9 +92,12 @@ def domain_capabilities(  # noqa: PLR0913 - a builder has a parameter for each p
     secure: str | None = None,
     sev: str | None = None,
     more_features: str = "",
+    host_model: str = "",
 ) -> bytes:
     """Return domain capabilities; values by space, None for a device that is
     not supported.
+
+    :param host_model: the elements of its CPU
     """
     named = f"<machine>{machine}</machine>" if machine else ""
     devices = (
@@ -114,6 +117,10 @@ def domain_capabilities(  # noqa: PLR0913 - a builder has a parameter for each p
         "loader",
         None if secure is None else {"type": "rom pflash", "secure": secure},
     )
+    cpu = ""
+    if host_model:
+        mode = f"<mode name='host-model' supported='yes'>{host_model}</mode>"
+        cpu = f"<cpu>{mode}</cpu>"
     launch = (
         "<sev supported='no'/>"
         if sev is None
@@ -121,7 +128,7 @@ def domain_capabilities(  # noqa: PLR0913 - a builder has a parameter for each p
     )
     return (
         f"<domainCapabilities><path>/usr/bin/qemu</path><domain>{domain}</domain>{named}<arch>{architecture}</arch>"
-        f"<os supported='yes'>{os}{loader}</os><devices>{devices}</devices><features>{launch}{more_features}</features>"
+        f"<os supported='yes'>{os}{loader}</os>{cpu}<devices>{devices}</devices><features>{launch}{more_features}</features>"
         "</domainCapabilities>"
     ).encode()
 

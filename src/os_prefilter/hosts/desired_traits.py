@@ -27,6 +27,7 @@ from os_prefilter.hosts.marker_traits import (
     keys_in,
     marker_key,
     names_noting,
+    names_of_cpu,
     names_of_deprecated,
     names_with,
     noted_among,
@@ -109,6 +110,8 @@ class Goal:
     """
     deprecated_machines: frozenset[str] | None = None
     """The machine types that libvirt marks; None leaves them out."""
+    cpu: str = ""
+    """The CPU of the host's guests; empty leaves it out."""
 
 
 def check_traits(names: Iterable[str]) -> None:
@@ -184,6 +187,7 @@ def goal_of(
         reported_by_nova,
         # Where no scheduler wants anything, an agent writes nothing.
         facts.deprecated_machines if wanted else None,
+        facts.cpu if wanted else "",
     )
 
 
@@ -196,7 +200,12 @@ def withdrawn(goal: Goal, mode: Mode) -> Goal:
     if mode is Mode.ALONE:
         traits = dict.fromkeys(goal.traits, False)
     return replace(
-        goal, traits=traits, wanted=None, owner=None, deprecated_machines=None
+        goal,
+        traits=traits,
+        wanted=None,
+        owner=None,
+        deprecated_machines=None,
+        cpu="",
     )
 
 
@@ -269,6 +278,7 @@ def with_traits(
         names_with(REPORTED, keys),
         note,
         names_of_deprecated(goal.deprecated_machines),
+        names_of_cpu(goal.cpu),
     )
 
 

@@ -18,6 +18,10 @@ that it sets, in ``CUSTOM_PREFILTER_SET_<digests>`` on the provider.
 
 ``CUSTOM_PREFILTER_DEPRECATED_<keys>`` there has the machine types that the
 host's libvirt marks as deprecated. No request asks for it: audits read it.
+
+``CUSTOM_PREFILTER_CPU_<digest>`` there is the same on hosts whose libvirt
+describes the CPU of their guests in the same way. The weigher prefers such
+hosts for a live migration.
 """
 
 from base64 import b32encode
@@ -39,7 +43,10 @@ WANTED = f"{RESERVED}WANTED_"
 REPORTED = f"{RESERVED}REPORTED_"
 SET = f"{RESERVED}SET_"
 DEPRECATED = f"{RESERVED}DEPRECATED_"
-ON_PROVIDERS = (REPORTED, SET, DEPRECATED)
+# Another way to describe a CPU needs another prefix: the digests of two
+# releases would never be equal.
+CPU = f"{RESERVED}CPU_"
+ON_PROVIDERS = (REPORTED, SET, DEPRECATED, CPU)
 """What the names begin with that an agent adds to the traits of a provider."""
 
 # 32 ** 5 keys: a test sees that no two groups of the vocabulary share one.
@@ -214,6 +221,11 @@ def is_deprecated(machine_type: str, traits: Iterable[str]) -> bool | None:
     if _MARKS_KNOWN not in keys:
         return None
     return marker_key((machine_type,)) in keys
+
+
+def names_of_cpu(cpu: str) -> tuple[Trait, ...]:
+    """Return the marker trait of hosts with a CPU; none if it is empty."""
+    return (Trait(f"{CPU}{_note_of(cpu)}"),) if cpu else ()
 
 
 def _joined(

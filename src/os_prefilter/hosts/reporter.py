@@ -71,6 +71,11 @@ class HostFacts:
         """The machine types that are deprecated; None if not known."""
         return None
 
+    @property
+    def cpu(self) -> str:
+        """A text that hosts with the same CPU share; empty if not known."""
+        return ""
+
 
 Refusal = Callable[[Any, str, str, str], str]
 """``(facts, row name, value, guest architecture) -> reason``.

@@ -27,6 +27,7 @@ import os_traits
 
 from os_prefilter.common.errors import NoHostLeft, NoHostServes
 from os_prefilter.common.host_sets import set_of, smallest_disjoint
+from os_prefilter.hosts.marker_traits import CPU
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.service import deployment_facts
@@ -321,25 +322,38 @@ def cpu_fits(
 ) -> dict[str, float]:
     """Return how well the CPU of each host fits a guest of another host.
 
-    Empty if that one has no CPU trait: what its guests have is not known.
-
     :param source: all traits of that host
-    :return: UUID of a root provider -> 1.0 for the same CPU traits, 0.5 for
-        more; other hosts are left out
+    :return: UUID of a root provider -> :func:`cpu_fit`
     """
-    needed = _cpu_features(source)
-    fits: dict[str, float] = {}
-    if not needed:
-        return fits
-    for uuid, traits in _traits_of_hosts(summaries):
-        features = _cpu_features(traits)
-        if features == needed:
-            fits[uuid] = 1.0
-        elif features > needed:
-            # A newer CPU may lack a feature for which there is no trait, and
-            # from there the server would not come back.
-            fits[uuid] = 0.5
-    return fits
+    return {
+        uuid: cpu_fit(source, traits)
+        for uuid, traits in _traits_of_hosts(summaries)
+    }
+
+
+def cpu_fit(source: Collection[str], traits: Collection[str]) -> float:
+    """Return how well the CPU of a host fits a guest of another host.
+
+    :param source: all traits of the other host, without a CPU trait if it is
+        not known what its guests have
+    :return: 1.0 for the same CPU, by what the agents of both report or else by
+        CPU traits; 0.5 for more CPU traits; else 0.0
+    """
+    needed, features = _cpu_features(source), _cpu_features(traits)
+    reported, other = _cpu_markers(source), _cpu_markers(traits)
+    if reported and other:
+        is_same = reported == other
+    else:
+        is_same = bool(needed) and features == needed
+    if is_same:
+        return 1.0
+    # Such a CPU may lack a feature for which there is no trait, and a server
+    # that starts there may have no way back.
+    return 0.5 if needed and features >= needed else 0.0
+
+
+def _cpu_markers(traits: Iterable[str]) -> set[str]:
+    return {each for each in traits if each.startswith(CPU)}
 
 
 def _cpu_features(traits: Iterable[str]) -> set[str]:

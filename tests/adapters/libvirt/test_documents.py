@@ -906,6 +906,47 @@ def test_marked_cpu_models_are_deprecated() -> None:
     assert guest.deprecated_cpu_models == expected
 
 
+_EPYC = "<model fallback='forbid'>EPYC</model>"
+_PKU = "<feature policy='require' name='pku'/>"
+_UMIP = "<feature policy='require' name='umip'/>"
+
+
+def _host_model(elements: str) -> str:
+    data = domain_capabilities(host_model=elements)
+    return domain_capabilities_from("some.xml", data).guest.host_model
+
+
+def test_cpus_are_equal_whatever_the_order_of_their_features() -> None:
+    assert _host_model(_EPYC + _PKU + _UMIP) == _host_model(
+        f"{_UMIP}\n{_EPYC}{_PKU}"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(_EPYC, id="a feature less"),
+        pytest.param(_EPYC + _UMIP, id="another feature"),
+        pytest.param(
+            _EPYC + _PKU.replace("require", "disable"), id="another policy"
+        ),
+        pytest.param(_EPYC.replace("EPYC", "EPYC-Rome") + _PKU, id="model"),
+    ],
+)
+def test_cpus_differ_by_model_features_and_policies(other: str) -> None:
+    assert _host_model(_EPYC + _PKU) != _host_model(other)
+
+
+def test_host_model_that_libvirt_does_not_support_is_not_known() -> None:
+    assert _host_model("") == ""
+    data = domain_capabilities(host_model=_EPYC)
+    refused = data.replace(
+        b"supported='yes'>" + _EPYC.encode(), b"supported='no'>"
+    )
+    assert refused != data
+    assert domain_capabilities_from("x", refused).guest.host_model == ""
+
+
 _LISTED = {"x86_64": {"pc-i440fx-7.2": ""}}
 
 

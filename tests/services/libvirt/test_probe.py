@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from defusedxml.ElementTree import fromstring
+from defusedxml.ElementTree import fromstring, tostring
 
+from os_prefilter.adapters.libvirt.documents import domain_capabilities_from
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ProbeFailed
@@ -23,7 +24,7 @@ from os_prefilter.hosts.desired_traits import Mode, goal_of, with_traits
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.marker_traits import is_deprecated
 from tests.services.libvirt.connection import needs_libvirt, uri
-from tests.support.libvirt_xml import FakeLibvirt
+from tests.support.libvirt_xml import FakeLibvirt, domain_capabilities
 
 pytestmark = needs_libvirt
 
@@ -78,6 +79,7 @@ def test_probe_finds_what_the_host_is_and_every_qemu_has(
             secure_boot=False,
             machines=of_i686.machines,
             devices=of_i686.devices,
+            host_model=of_i686.host_model,
         )
         == of_i686
     )
@@ -137,3 +139,34 @@ def test_fake_libvirt_binding_matches_the_real_one(libvirt: Any) -> None:
     )
     for name in functions.split():
         assert callable(getattr(libvirt.virConnect, name))
+
+
+def test_cpus_are_equal_exactly_where_libvirt_calls_them_identical(
+    qemu: LibvirtFacts, connection: Any, libvirt: Any
+) -> None:
+    """The host's own CPU, and it without one of its features."""
+    data = connection.getDomainCapabilities(None, "x86_64", None, "qemu")
+    root = fromstring(data)
+    emulator, machine = root.findtext("path"), root.findtext("machine")
+    mode = root.find("cpu/mode[@name='host-model']")
+    assert mode is not None
+    own = list(mode)
+    required = mode.findall("feature[@policy='require']")
+    assert len(required) > 10
+    cpus = [own, *([x for x in own if x is not left] for left in required)]
+    verdicts = set()
+    for elements in cpus:
+        cpu = "".join(tostring(x, encoding="unicode") for x in elements)
+        verdict = connection.compareHypervisorCPU(
+            emulator, "x86_64", machine, "qemu", f"<cpu>{cpu}</cpu>"
+        )
+        described = domain_capabilities(domain="qemu", host_model=cpu)
+        found = domain_capabilities_from("own", described).guest.host_model
+        is_equal = found == qemu.guests["x86_64"].host_model
+        is_identical = verdict == libvirt.VIR_CPU_COMPARE_IDENTICAL
+        assert is_equal == is_identical, cpu
+        verdicts.add(verdict)
+    assert verdicts == {
+        libvirt.VIR_CPU_COMPARE_IDENTICAL,
+        libvirt.VIR_CPU_COMPARE_SUPERSET,
+    }

@@ -236,6 +236,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
             deprecated_cpu_models=document.marked_as_deprecated(
                 document.root, "cpu/mode[@name='custom']/model"
             ),
+            host_model=_host_model(document),
             buses=buses,
             video_models=document.enum("devices/video", "modelType"),
             tpm_models=tpm_models,
@@ -246,6 +247,18 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
             mem_encryption=frozenset(_mem_encryption(document)),
         ),
     )
+
+
+def _host_model(document: "LibvirtDocument") -> str:
+    """Return the host-model CPU as libvirt lists it, in a fixed order."""
+    model = document.find_supported("cpu/mode[@name='host-model']")
+    if model is None:
+        return ""
+    parts = []
+    for each in model:
+        attributes = sorted(each.attrib.items())
+        parts.append(repr((each.tag, document.word(each.text), attributes)))
+    return " ".join(sorted(parts))
 
 
 def _emulated_tpm(
@@ -634,13 +647,14 @@ def _merged(one: GuestFacts, other: GuestFacts) -> GuestFacts:
     usb_redirection: bool | None = True in listed
     if None in listed and not usb_redirection:
         usb_redirection = None
-    # QEMU has the same CPU models with each machine type: one list will do.
+    # QEMU has the same CPUs with each machine type: one list will do.
     deprecated_cpu_models = one.deprecated_cpu_models
     if deprecated_cpu_models is None:
         deprecated_cpu_models = other.deprecated_cpu_models
     return GuestFacts(
         machines=one.machines | other.machines,
         deprecated_cpu_models=deprecated_cpu_models,
+        host_model=one.host_model or other.host_model,
         buses=one.buses | other.buses,
         video_models=one.video_models | other.video_models,
         tpm_models=one.tpm_models | other.tpm_models,

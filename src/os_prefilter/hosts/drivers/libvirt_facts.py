@@ -43,6 +43,8 @@ class GuestFacts:
     """
     deprecated_cpu_models: frozenset[str] | None = None
     """CPU models that libvirt marks as deprecated, or None as above."""
+    host_model: str = ""
+    """The CPU of guests with ``host-model``; empty if libvirt lists none."""
     buses: frozenset[str] = frozenset()
     """Buses of disks (``<disk><enum name='bus'>``)."""
     video_models: frozenset[str] = frozenset()
@@ -156,6 +158,19 @@ class LibvirtFacts(HostFacts, NovaSettings):
         """
         own = self.guests.get(self.architecture)
         return own.deprecated_machines if own else None
+
+    @property
+    def cpu(self) -> str:
+        """The CPU of guests that Nova gives the host's own.
+
+        Empty with models of nova.conf, which do not depend on the host, and
+        without KVM, where Nova compares no CPUs.
+        """
+        own = self.guests.get(self.architecture)
+        is_hosts = self.cpu_mode in ("", "host-model", "host-passthrough")
+        if self.virt_type != "kvm" or self.configuration_unknown:
+            return ""
+        return own.host_model if own and is_hosts else ""
 
     @property
     def is_qemu(self) -> bool:

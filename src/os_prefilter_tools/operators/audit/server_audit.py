@@ -267,16 +267,6 @@ def audit_servers(
     for line in lines.values():
         with_others = if_drained if line.host in moving_from else None
         _judge_together(line, with_others, sums.get(line.host))
-    of_project, stranded = Counter[str](), Counter[str]()
-    for line in lines.values():
-        of_project[line.project] += len(line.servers)
-        if line.verdict in STRANDED:
-            stranded[line.project] += len(line.servers)
-    of_projects = [
-        (project, number, stranded[project])
-        for project, number in of_project.items()
-    ]
-    of_projects.sort(key=lambda row: (-row[2], -row[1], row[0]))
     ordered = sorted(
         lines.values(),
         key=lambda line: (URGENT.index(line.verdict), line.host, line.project),
@@ -295,7 +285,7 @@ def audit_servers(
         hosts=len(names),
         drained=drained_names,
         of_hosts=tuple(of_hosts),
-        of_projects=tuple(of_projects),
+        of_projects=tuple(_count_by_project(lines.values())),
         if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
@@ -304,6 +294,23 @@ def audit_servers(
         machine_types=machine_types,
         names=names,
     )
+
+
+def _count_by_project(
+    lines: Iterable[ServerLine],
+) -> list[tuple[str, int, int]]:
+    """Return each project, its servers, and those without a destination."""
+    of_project, stranded = Counter[str](), Counter[str]()
+    for line in lines:
+        of_project[line.project] += len(line.servers)
+        if line.verdict in STRANDED:
+            stranded[line.project] += len(line.servers)
+    of_projects = [
+        (project, number, stranded[project])
+        for project, number in of_project.items()
+    ]
+    of_projects.sort(key=lambda row: (-row[2], -row[1], row[0]))
+    return of_projects
 
 
 def _each_once(

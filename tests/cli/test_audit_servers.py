@@ -1194,3 +1194,88 @@ def test_program_of_the_page_leaves_its_file_if_not_all_servers_were_read(
     done = _run_page_program(document, tmp_path)
     assert done.returncode == 1
     assert path.read_text() == "as before"
+
+
+_AVX2, _SSE42 = "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42"
+_SAME, _OTHER = (
+    "CUSTOM_PREFILTER_CPU_AAAAAAAA",
+    "CUSTOM_PREFILTER_CPU_BBBBBBBB",
+)
+_ROOM = "resources: {VCPU: 8, MEMORY_MB: 8192}"
+CPUS = f"""
+hosts:
+  old: {{{_ROOM}, traits: [{_SSE42}]}}
+  old-too: {{{_ROOM}, traits: [{_SSE42}, HW_CPU_HYPERTHREADING]}}
+  new: {{{_ROOM}, traits: [{_SSE42}, {_AVX2}]}}
+  grouped: {{{_ROOM}, traits: [{_SSE42}, {_SAME}]}}
+  other-group: {{{_ROOM}, traits: [{_SSE42}, {_OTHER}]}}
+  silent: {{{_ROOM}, traits: [HW_CPU_HYPERTHREADING]}}
+"""
+_NO_CPU = "No destination has the CPU of the server's host, for live migration"
+
+
+def _without_cpu(
+    audit: Audit, fleet: str, *entries: Entry
+) -> tuple[list[Any], str]:
+    """Return what the document and the printed lines say of CPUs."""
+    audit.hosts = ["--hosts", audit.place("cpus.yaml", fleet)]
+    audit.enabled = ["--enable", "noop"]
+    result = audit(entries)
+    lines = [line for line in result.err.splitlines() if _NO_CPU in line]
+    return result.summary["no_destination_with_the_cpu"], "".join(lines)
+
+
+def test_servers_without_a_destination_with_their_cpu_are_named_by_host(
+    audit: Audit,
+) -> None:
+    document, line = _without_cpu(
+        audit,
+        CPUS,
+        server("web", "new"),
+        server("db", "new"),
+        server("fine", "old"),
+    )
+    assert document == [
+        {
+            "host": "new",
+            "servers": [
+                {"id": "id-web", "name": "web"},
+                {"id": "id-db", "name": "db"},
+            ],
+        }
+    ]
+    assert line == f"{_NO_CPU}: 1: on new (2 servers)."
+
+
+def test_group_of_cpus_decides_where_both_hosts_report_one(
+    audit: Audit,
+) -> None:
+    fleet = "\n".join(
+        line for line in CPUS.splitlines() if not line.startswith("  old")
+    )
+    document, _ = _without_cpu(audit, fleet, server("x", "grouped"))
+    assert [each["host"] for each in document] == ["grouped"]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param("old-too", id="threads do not count"),
+        pytest.param("grouped", id="others report no group"),
+        pytest.param("silent", id="CPU is not known"),
+    ],
+)
+def test_server_with_a_destination_or_an_unknown_cpu_gets_no_hint(
+    host: str, audit: Audit
+) -> None:
+    assert _without_cpu(audit, CPUS, server("x", host)) == ([], "")
+
+
+def test_server_without_any_destination_gets_no_hint_about_cpus(
+    audit: Audit,
+) -> None:
+    fleet = f"hosts:\n  only: {{{_ROOM}, traits: [{_SSE42}]}}"
+    audit.hosts = ["--hosts", audit.place("cpus.yaml", fleet)]
+    audit.enabled = ["--enable", "noop"]
+    result = audit([server("x", "only")], code=2)
+    assert result.summary["no_destination_with_the_cpu"] == []

@@ -52,6 +52,8 @@ It needs one for each set of traits that requests ask for.
 _MOST_ASKED = 40
 
 _CPU_FEATURE = "HW_CPU_"
+CPU_TRAITS = (_CPU_FEATURE, CPU)
+"""What the names begin with of the traits that :func:`cpu_fit` reads."""
 
 Demand = frozenset[str]
 """Traits of the root provider of a host, with ``!`` before a forbidden one."""

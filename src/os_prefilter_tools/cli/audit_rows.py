@@ -333,6 +333,10 @@ def server_document(
             found.machine_types.deprecated.items()
         )
     ]
+    without_cpu = [
+        {"host": host, "servers": [server._asdict() for server in servers]}
+        for host, servers in sorted(found.without_cpu.items())
+    ]
     return {
         "is_complete": not not_read,
         "not_read": not_read,
@@ -351,6 +355,7 @@ def server_document(
             "not_known": found.machine_types.not_known,
             "deprecated": deprecated,
         },
+        "no_destination_with_the_cpu": without_cpu,
         "not_required": dict(found.notes),
         "left_out": left_out.as_document(),
     }
@@ -396,6 +401,16 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
     if found.machine_types.judged and found.machine_types.not_known:
         servers = pluralize(found.machine_types.not_known, "server")
         yield f"Not known whether libvirt marks the machine type: {servers}."
+    without_cpu = [
+        f"on {host} ({pluralize(len(servers), 'server')})"
+        for host, servers in sorted(
+            found.without_cpu.items(), key=lambda item: -len(item[1])
+        )
+    ]
+    yield from first_of(
+        "No destination has the CPU of the server's host, for live migration",
+        without_cpu,
+    )
     unknown = [
         f"{each.what} {each.name} ({number})" for each, number in found.unknown
     ]

@@ -26,6 +26,7 @@ from os_prefilter.request.query import BY_REQUEST
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Destination, RequestSpec
 from os_prefilter.service import Service
+from os_prefilter.service.answer import CPU_TRAITS, cpu_fit
 from os_prefilter.service.existing_server import (
     ExistingServer,
     may_be_required,
@@ -127,6 +128,7 @@ class Destinations:
             tuple[ServerKind, int], tuple[Condition, ...]
         ] = {}
         self._deprecated: dict[tuple[int, str], bool | None] = {}
+        self._with_cpu: dict[frozenset[str], int] = {}
         self._searched = 0
         self._members: dict[ServerGroup, Mapping[int, int]] = {}
         self._zones: dict[str, list[str]] = {}
@@ -170,6 +172,37 @@ class Destinations:
             traits = self.index.hosts[own].root.traits
             self._deprecated[key] = is_deprecated(machine_type, traits)
         return self._deprecated[key]
+
+    @cached_property
+    def _cpus(self) -> list[frozenset[str]]:
+        """The traits of each host that say what its CPU is."""
+        return [
+            frozenset(
+                trait
+                for trait in host.root.traits
+                if trait.startswith(CPU_TRAITS)
+            )
+            for host in self.index.hosts
+        ]
+
+    def lacks_cpu(self, server: Server, hosts: int) -> bool:
+        """Return whether none of these hosts has the CPU of the server's.
+
+        False if there are no hosts, or that CPU is not known.
+        """
+        own = self.number_of(server)
+        if own is None or not hosts:
+            return False
+        cpu = self._cpus[own]
+        if cpu not in self._with_cpu:
+            self._with_cpu[cpu] = set_of(
+                number
+                for number, other in enumerate(self._cpus)
+                if cpu_fit(cpu, other) == 1.0
+            )
+        same = self._with_cpu[cpu]
+        # A host whose CPU is not known does not even fit itself.
+        return same != 0 and not hosts & same
 
     def unknown_of(self, server: Server) -> list[NotInFleet]:
         """Return what a server names that the fleet does not have."""

@@ -6,7 +6,7 @@ Now, if a host dies, or if hosts are drained.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -174,6 +174,11 @@ class ServerAudit:
     """Why servers that are in no line need no place, and how many."""
     machine_types: MachineTypes
     """Of the servers that have a host."""
+    without_cpu: Mapping[str, Sequence[Name]]
+    """Host -> its servers of which no destination has the host's CPU.
+
+    Servers without any destination are not among them.
+    """
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
 
@@ -214,6 +219,7 @@ def audit_servers(
     unknown, notes = Counter[NotInFleet](), Counter[str]()
     not_judged, no_place = Counter[str](), Counter[str]()
     machine_types = MachineTypes()
+    without_cpu: dict[str, list[Name]] = {}
     by_host: dict[int, list[_Leaving]] = {}
     count = 0
     for server in _members_last(_each_once(servers, left_out)):
@@ -237,6 +243,8 @@ def audit_servers(
         if server.host:
             marked = destinations.is_deprecated(server)
             machine_types.add(server, is_deprecated=marked)
+        if destinations.lacks_cpu(server, line.now):
+            without_cpu.setdefault(line.host, []).append(_name_of(server))
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
@@ -292,6 +300,7 @@ def audit_servers(
         not_judged=tuple(not_judged.most_common()),
         no_place=tuple(no_place.most_common()),
         machine_types=machine_types,
+        without_cpu=without_cpu,
         names=names,
     )
 

@@ -90,6 +90,21 @@ def test_live_migration_prefers_a_host_with_the_cpu_of_the_present_one(
         assert moved.host == "lxc"
 
 
+def test_live_migration_prefers_a_host_that_reports_the_same_cpu(
+    cloud: Cloud,
+) -> None:
+    """By the description of libvirt that agents report."""
+    with (
+        cloud.x86_guests("old", "q35", host_model="EPYC"),
+        cloud.x86_guests("kvm", host_model="EPYC-Rome"),
+        cloud.weighing_cpus({}),
+    ):
+        server = cloud.server(availability_zone="nova:old")
+        assert server.host == "old"
+        moved = cloud.act(server, _move("os-migrateLive", None), "ACTIVE")
+        assert moved.host == "q35"
+
+
 def test_live_migration_excludes_no_host_because_of_its_cpu(
     cloud: Cloud,
 ) -> None:

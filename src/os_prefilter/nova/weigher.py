@@ -20,7 +20,7 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
     not known which hosts have them, and where :func:`activate` was not called.
 
     At a live migration, hosts with the CPU traits of the server's present host
-    weigh more, by an option of its own: half of it with others as well.
+    weigh more, by an option of its own, and half as much if they have more.
     """
 
     # The weight is normalized already: that all hosts lack one of two traits

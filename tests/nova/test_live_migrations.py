@@ -9,6 +9,7 @@ its database is replaced.
 
 import gc
 from collections.abc import Iterator
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -19,8 +20,11 @@ from nova.compute import task_states
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostState
+from nova.scheduler.weights import HostWeightHandler
 
+from os_prefilter.nova import PreferredTraits
 from os_prefilter.nova.scheduling import CPU_FITS
+from os_prefilter.service.answer import cpu_fits
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
 from tests.support.nova_objects import nova_spec
@@ -323,3 +327,39 @@ def test_what_is_known_of_cpus_goes_with_the_request(
     del spec
     gc.collect()
     assert len(CPU_FITS) == 0
+
+
+_SOME_TRAITS = (
+    "HW_CPU_X86_SSE42",
+    "HW_CPU_X86_AVX2",
+    "HW_CPU_X86_AVX512F",
+    "HW_CPU_HYPERTHREADING",
+    "CUSTOM_PREFILTER_CPU_AAAAAAAA",
+    "CUSTOM_PREFILTER_CPU_BBBBBBBB",
+)
+
+
+def test_no_host_is_excluded_and_better_fits_come_first_in_random_fleets(
+    start: Start,
+) -> None:
+    start("image_metadata", *_WEIGHERS)
+    handler, weigher = HostWeightHandler(), PreferredTraits()
+    chance = Random(56)  # noqa: S311 - no secret
+    for _ in range(500):
+        summaries = {}
+        hosts = [_host(f"host-{number}") for number in range(8)]
+        for host in hosts:
+            traits = chance.sample(_SOME_TRAITS, chance.randrange(5))
+            summaries[host.uuid] = {
+                "root_provider_uuid": host.uuid,
+                "traits": traits,
+            }
+        source = chance.choice(hosts).uuid
+        spec = _spec()
+        fits = cpu_fits(summaries[source]["traits"], summaries)
+        CPU_FITS[spec] = fits
+        weighed = handler.get_weighed_objects([weigher], hosts, spec)
+        found = [each.obj.uuid for each in weighed]
+        assert sorted(found) == sorted(summaries)
+        in_order = [fits[uuid] for uuid in found]
+        assert in_order == sorted(in_order, reverse=True)

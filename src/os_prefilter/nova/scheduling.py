@@ -190,17 +190,23 @@ class SchedulingWatch:
         requests, summaries = now.requests, now.summaries
         # Megabytes that a thread would keep until its next request.
         now.requests, now.summaries = [], {}
+        # For both readings below together.
+        until = monotonic() + now.patience
         if not requests:
             if not any(_parts(each) in novas for each in now.found):
                 _raise(self._reason(now, now.decision, spec))
-        elif _are_excluded(now, spec, requests, summaries):
+        elif _are_excluded(now, spec, requests, summaries, until):
             _raise(self._end(now, spec, _only_excluded(spec)))
         else:
             PREFERRED_SHARES[spec] = preferred_shares(now.decision, summaries)
-            self._compare_cpus(now, spec, summaries)
+            self._compare_cpus(now, spec, summaries, until)
 
     def _compare_cpus(
-        self, now: _Scheduling, spec: Any, summaries: dict[str, Any]
+        self,
+        now: _Scheduling,
+        spec: Any,
+        summaries: dict[str, Any],
+        until: float,
     ) -> None:
         """Compare the CPUs of hosts with the one a live migration leaves."""
         placement = self.service.placement
@@ -223,7 +229,6 @@ class SchedulingWatch:
             )
             return cpu_fits(traits or (), summaries)
 
-        until = monotonic() + now.patience
         asked, problem = ask_in_time(compare, "CPU of a server", until)
         if problem:
             LOG.warning(
@@ -396,6 +401,7 @@ def _are_excluded(
     spec: Any,
     requests: Iterable[Any],
     summaries: Mapping[str, Any],
+    until: float,
 ) -> bool:
     """Return whether each candidate is a host that a move excludes.
 
@@ -420,7 +426,6 @@ def _are_excluded(
         if len(found) > len(excluded):
             return False
     read = partial(compute_nodes_of, now.context, excluded)
-    until = monotonic() + now.patience
     asked, problem = ask_in_time(read, "excluded hosts", until)
     if problem:
         return False

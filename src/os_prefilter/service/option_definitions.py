@@ -255,9 +255,9 @@ its hosts.
 The weight that ``os_prefilter.nova.PreferredTraits`` gives, at a live
 migration, to each host with the CPU traits of the server's present host, and
 half of it to each host with more: Nova refuses a destination that lacks a
-feature of the guest's CPU. The default is more than all other weighers give
-together, unless their multipliers are large. No host is excluded. With 0.0,
-CPUs have no effect, and nothing is read for them.
+feature of the guest's CPU. The default is more than Nova's other weighers give
+together by their defaults, except to a host whose last builds failed. No host
+is excluded. With 0.0, CPUs have no effect, and nothing is read for them.
 """,
     ),
     cfg.BoolOpt(

@@ -181,6 +181,7 @@ _TONES = {
     ServerVerdict.NONE_WITHOUT: "warning",
     ServerVerdict.NOT_ALL_WITHOUT: "warning",
     ServerVerdict.NOT_ALL_IF_DIED: "warning",
+    ServerVerdict.LOSES: "warning",
     ServerVerdict.UNKNOWN: "neutral",
     ServerVerdict.OK: "ok",
 }

@@ -35,6 +35,7 @@ from os_prefilter_tools.operators.audit.image_audit import (
     FilterChange,
     audit_images,
 )
+from os_prefilter_tools.operators.audit.rehearsal import Rehearsal
 from os_prefilter_tools.operators.audit.server_audit import (
     STRANDED,
     ServerAudit,
@@ -74,12 +75,16 @@ class AuditFilters(Listing):
                 self.context, traits_only=True, progress=progress
             )
             change = asked.change(fleet, self.context)
+            rehearsal = asked.rehearse(fleet, change.after, self.context)
+            if rehearsal:
+                change = rehearsal.change
             found = audit_images(
                 read(self.context, left_out),
                 fleet,
                 change,
                 what=what,
                 flavors=asked.flavors(self.context),
+                becoming=rehearsal.fleet if rehearsal else None,
                 progress=progress,
             )
         if not found.images:
@@ -107,7 +112,7 @@ class AuditFilters(Listing):
             )
             lines.append((judged, bool(fleet.changed_while_read)))
         lines += ((text, False) for text in audit_rows.image_summary(found))
-        self._finish(asked, found, lines, left_out)
+        self._finish(asked, found, lines, left_out, rehearsal)
         return audit_rows.image_rows(found, only=asked.only, is_csv=is_csv)
 
     def _servers(self, asked: AuditArguments, *, is_csv: bool) -> Rows:
@@ -115,13 +120,20 @@ class AuditFilters(Listing):
         with self.context.progress() as progress, _each_warning_once():
             fleet = asked.fleet(self.context)
             change = asked.change(fleet, self.context)
+            destinations = Destinations(fleet, change.after)
+            rehearsal = asked.rehearse(fleet, change.after, self.context)
+            if rehearsal:
+                then = rehearsal.change.after
+                destinations = Destinations(
+                    rehearsal.fleet, then, before=destinations
+                )
             with UntilStopped() as reading:
                 servers = reading.items(
                     asked.read_servers(self.context, left_out)
                 )
                 found = audit_servers(
                     servers,
-                    Destinations(fleet, change.after),
+                    destinations,
                     names_in(asked.without),
                     progress,
                     left_out,
@@ -164,7 +176,7 @@ class AuditFilters(Listing):
         lines += ((text, False) for text in audit_rows.server_summary(found))
         what = "Host filters that may exclude more hosts"
         lines += ((text, True) for text in first_of(what, host_filters))
-        self._finish(asked, found, lines, left_out)
+        self._finish(asked, found, lines, left_out, rehearsal)
         return audit_rows.server_rows(
             found, only_stranded=asked.only == "unschedulable", is_csv=is_csv
         )
@@ -175,11 +187,17 @@ class AuditFilters(Listing):
         found: Audit | ServerAudit,
         lines: Lines,
         left_out: LeftOut,
+        rehearsal: Rehearsal | None,
     ) -> None:
         """Write the page, if requested, and print the lines.
 
         Each line has whether it is a warning.
         """
+        if rehearsal:
+            document = audit_rows.rehearsal_document(rehearsal)
+            self.about = {**(self.about or {}), "rehearsal": document}
+            summary = audit_rows.rehearsal_summary(rehearsal)
+            lines += ((text, False) for text in summary)
         for text in first_of("Left out", left_out.first, left_out.count):
             lines.append((text, True))
         if asked.html:

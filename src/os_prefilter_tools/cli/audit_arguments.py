@@ -37,6 +37,12 @@ from os_prefilter_tools.operators.audit.entry_list import (
 )
 from os_prefilter_tools.operators.audit.host_filters import JUDGED
 from os_prefilter_tools.operators.audit.image_audit import FilterChange
+from os_prefilter_tools.operators.audit.rehearsal import (
+    Rehearsal,
+    become,
+    read_canaries,
+    rehearse,
+)
 from os_prefilter_tools.operators.audit.server_list import read_servers
 from os_prefilter_tools.operators.examples import example_requests
 
@@ -82,6 +88,12 @@ def add_audit_arguments(
         "list only images or volumes that lose hosts, or lose all their"
         " hosts; default: list all"
     )
+    text = (
+        "rehearse an upgrade: audit the hosts that match the pattern as if"
+        " they reported what another host does, or FILE, an output of"
+        " 'os-prefilter capabilities show -f json' (repeatable)"
+    )
+    add_repeatable(group, "--becoming", "PATTERN=HOST", text)
     group.add_argument(
         "--only", choices=("changed", "unschedulable"), help=text
     )
@@ -132,6 +144,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
     flavor: Sequence[str] = ()
     before: Sequence[str] = ()
     enable: Sequence[str] = ()
+    becoming: Sequence[str] = ()
     only: str | None = None
     html: str | None = None
     force: bool = False
@@ -179,11 +192,20 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
                 "changed is about images. With --servers, give unschedulable.",
             )
 
-    def change(self, fleet: Fleet, context: Context) -> FilterChange:
-        """Return the services before and after the filters are enabled."""
+    def change(
+        self,
+        fleet: Fleet,
+        context: Context,
+        had: frozenset[str] = frozenset(),
+    ) -> FilterChange:
+        """Return the services before and after the filters are enabled.
+
+        :param had: traits that hosts reported before, see :meth:`service`
+        """
 
         def service(names: Sequence[str]) -> Service:
-            return replace(self, filter=names).service(fleet, context)
+            asked = replace(self, filter=names)
+            return asked.service(fleet, context, had)
 
         before, enable = (
             filters_and_hosts.names_in(self.before),
@@ -200,6 +222,21 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
         return FilterChange(
             service(before) if before else Service(), service(after)
         )
+
+    def rehearse(
+        self, fleet: Fleet, now: Service, context: Context
+    ) -> Rehearsal | None:
+        """Return the upgrade of the fleet; None if it is to stay as it is.
+
+        :param now: the filters as they act on the fleet
+        :raises DocumentError: if an option or its file is wrong
+        """
+        if not self.becoming:
+            return None
+        upgraded = read_canaries(self.becoming, fleet)
+        after = become(fleet, upgraded)
+        then = self.change(after, context, fleet.traits).after
+        return rehearse(fleet, after, FilterChange(now, then), upgraded)
 
     def source_of_filters(self) -> str:
         """Return the options from which the names of the filters come."""

@@ -16,8 +16,13 @@ from os_prefilter.common.quoting import (
 from os_prefilter.request.query import BY_REQUEST
 from os_prefilter_agent.cli.listing import Cell, Rows
 from os_prefilter_tools.operators.audit import image_audit, server_audit
-from os_prefilter_tools.operators.audit.destinations import ServerRequirement
+from os_prefilter_tools.operators.audit.destinations import (
+    LostTo,
+    ServerRequirement,
+)
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
+from os_prefilter_tools.operators.audit.rehearsal import Rehearsal
+from os_prefilter_tools.operators.audit.server_audit import ByMachineType
 
 _MOST_NAMES = 3
 _FIRST = 10
@@ -233,9 +238,13 @@ def server_rows(
 ) -> Rows:
     """Return the columns and rows of the listing."""
     columns = ["Host", "Project", "Servers", "Count", "Now", "If died"]
+    if found.is_rehearsal:
+        columns[-2:] = ["Before", "After", "If died"]
     if found.drained:
         columns.append("Without")
     columns += ["Verdict", "Why", "Destinations"]
+    if found.is_rehearsal:
+        columns.append("Lost to")
     return tuple(columns), [
         _server_row(line, found, is_csv=is_csv)
         for line in found.lines
@@ -257,6 +266,8 @@ def _server_row(
         escape("; ".join(map(format_name, line.servers))),
     )
     sets = [line.now, line.if_died]
+    if found.is_rehearsal:
+        sets.insert(0, line.before)
     if found.drained:
         sets.append(line.without)
     why = line.reason or format_conflict(line.conflict)
@@ -270,6 +281,9 @@ def _server_row(
         for number in numbers_in(line.now)[: server_audit.MOST_HOSTS]
     ]
     shown = shorten(hosts[:_MOST_NAMES], _MOST_NAMES, line.now.bit_count())
+    lost = []
+    if found.is_rehearsal:
+        lost.append(_lost_to(line.lost))
     return (
         escape(line.host),
         escape(line.project),
@@ -279,7 +293,16 @@ def _server_row(
         str(line.verdict),
         Cell(reason, why, why),
         Cell(hosts, "\n".join(shown), "; ".join(hosts)),
+        *lost,
     )
+
+
+def _lost_to(losses: LostTo) -> Cell:
+    texts = [f"{format_conflict([each])}: {hosts}" for each, hosts in losses]
+    value = [
+        {**each._asdict(), "hosts_lacking": hosts} for each, hosts in losses
+    ]
+    return Cell(value, "\n".join(texts), "; ".join(texts))
 
 
 def format_name(server: server_audit.Name) -> str:
@@ -313,6 +336,8 @@ def server_document(
     verdicts = {
         str(verdict): found.count(verdict) for verdict in server_audit.URGENT
     }
+    if not found.is_rehearsal:
+        del verdicts[server_audit.ServerVerdict.LOSES]
     drained = None
     if found.if_drained:
         drained = {"hosts": list(found.drained), **found.if_drained._asdict()}
@@ -323,16 +348,14 @@ def server_document(
     not_in_the_fleet = [
         {**each._asdict(), "servers": number} for each, number in found.unknown
     ]
-    deprecated = [
-        {
-            "host": host,
-            "machine_type": machine_type,
-            "servers": [server._asdict() for server in servers],
-        }
-        for (host, machine_type), servers in sorted(
-            found.machine_types.deprecated.items()
-        )
-    ]
+    types = found.machine_types
+    machine_types = {
+        "judged": types.judged,
+        "not_known": types.not_known,
+        "deprecated": _machine_types(types.deprecated),
+    }
+    if found.is_rehearsal:
+        machine_types["gone"] = _machine_types(types.gone)
     without_cpu = [
         {"host": host, "servers": [server._asdict() for server in servers]}
         for host, servers in sorted(found.without_cpu.items())
@@ -350,15 +373,22 @@ def server_document(
         "not_judged": dict(found.not_judged),
         "host_filters_not_judged": list(host_filters),
         "need_no_place": dict(found.no_place),
-        "deprecated_machine_types": {
-            "judged": found.machine_types.judged,
-            "not_known": found.machine_types.not_known,
-            "deprecated": deprecated,
-        },
+        "deprecated_machine_types": machine_types,
         "no_destination_with_the_cpu": without_cpu,
         "not_required": dict(found.notes),
         "left_out": left_out.as_document(),
     }
+
+
+def _machine_types(found: ByMachineType) -> list[dict[str, Any]]:
+    return [
+        {
+            "host": host,
+            "machine_type": machine_type,
+            "servers": [server._asdict() for server in servers],
+        }
+        for (host, machine_type), servers in sorted(found.items())
+    ]
 
 
 def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
@@ -395,7 +425,11 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
     yield from first_of("Projects", projects)
     yield from first_of(
         "On machine types that libvirt marks as deprecated",
-        _describe_machine_types(found.machine_types),
+        _describe_machine_types(found.machine_types.deprecated),
+    )
+    yield from first_of(
+        "On machine types that are gone then",
+        _describe_machine_types(found.machine_types.gone),
     )
     # Without agents it is not known of any server, as of VMware's.
     if found.machine_types.judged and found.machine_types.not_known:
@@ -423,11 +457,41 @@ def server_summary(found: server_audit.ServerAudit) -> Iterator[SummaryLine]:
         yield from first_of(title, _counted(texts, "server"))
 
 
-def _describe_machine_types(found: server_audit.MachineTypes) -> list[str]:
+def _describe_machine_types(found: ByMachineType) -> list[str]:
     most_first = sorted(
-        found.deprecated.items(), key=lambda item: (-len(item[1]), item[0])
+        found.items(), key=lambda item: (-len(item[1]), item[0])
     )
     return [
         f"{machine_type} on {host} ({pluralize(len(servers), 'server')})"
         for (host, machine_type), servers in most_first
     ]
+
+
+def rehearsal_document(found: Rehearsal) -> dict[str, Any]:
+    """Return a rehearsed upgrade for JSON and YAML."""
+    upgraded: dict[str, list[str]] = {}
+    for host, canary in found.upgraded.items():
+        upgraded.setdefault(canary.name, []).append(host)
+    return {
+        "upgraded": upgraded,
+        "traits_lost": dict(found.lost),
+        "traits_won": dict(found.won),
+        "meanwhile": [each._asdict() for each in found.mixed],
+    }
+
+
+def rehearsal_summary(found: Rehearsal) -> Iterator[SummaryLine]:
+    """Yield the lines about a rehearsed upgrade."""
+    names = sorted({each.name for each in found.upgraded.values()})
+    yield (
+        f"Upgraded: {pluralize(len(found.upgraded), 'host')}, like"
+        f" {escape_line(', '.join(names))}."
+    )
+    yield from first_of("Traits lost", _counted(found.lost, "host"))
+    yield from first_of("Traits won", _counted(found.won, "host"))
+    meanwhile = [
+        f"{each.filter}, {each.row}: {join_first_names(each.traits, 1)}:"
+        f" {each.effect} ({pluralize(each.hosts, 'host')})"
+        for each in found.mixed
+    ]
+    yield from first_of("While only some are upgraded", meanwhile)

@@ -211,7 +211,10 @@ class FiltersAndHosts:
             )
 
     def service(
-        self, hosts: "Fleet | PlacementClient", context: Context | None = None
+        self,
+        hosts: "Fleet | PlacementClient",
+        context: Context | None = None,
+        had: frozenset[str] = frozenset(),
     ) -> Service:
         """Return the service of the filters.
 
@@ -221,6 +224,8 @@ class FiltersAndHosts:
         that Nova does not.
 
         :param context: for hosts of a cloud, whose Nova has the aggregates
+        :param had: traits that hosts reported before, and filters still
+            require
         :raises ConfigurationError: if the configuration cannot be served.
         """
         conf = read_configuration(self.config_file)
@@ -234,7 +239,9 @@ class FiltersAndHosts:
         if not options.reported_traits:
             options = replace(
                 options,
-                reported_traits=tuple(sorted(in_use & opt_in_traits())),
+                reported_traits=tuple(
+                    sorted((in_use | had) & opt_in_traits())
+                ),
             )
         wanted = wanted_groups(load_filters(enabled, provided=None), options)
         facts = _facts_of(hosts, options, wanted, context)

@@ -15,7 +15,12 @@ import pytest
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.hosts.marker_traits import DEPRECATED, ON_PROVIDERS
+from os_prefilter.hosts.marker_traits import (
+    CPU,
+    DEPRECATED,
+    ON_PROVIDERS,
+    names_of_cpu,
+)
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter_agent.capabilities import COLUMNS, capabilities
 from os_prefilter_tools.fleet.model import Fleet
@@ -39,6 +44,7 @@ OWN = {
     "OWNER_NOVA",
     "COMPUTE_STATUS_DISABLED",
     "COMPUTE_REMOTE_MANAGED_PORTS",
+    *names_of_cpu("a CPU"),
 }
 """Traits of one host that its virt driver does not decide."""
 
@@ -88,8 +94,13 @@ def test_host_becomes_what_the_real_upgraded_host_reports(
     fleet = fleet_of([report(before) | OWN, report(after)])
     host, canary = upgraded(fleet, "host-[0-9]=host-1")
     assert canary == {"COMPUTE_NODE"} | report(after)
-    hardware = {each for each in report(before) if each.startswith("HW_")}
-    software = {each for each in report(after) if not each.startswith("HW_")}
+    of_hardware = ("HW_", CPU)
+    hardware = {
+        each for each in report(before) if each.startswith(of_hardware)
+    }
+    software = {
+        each for each in report(after) if not each.startswith(of_hardware)
+    }
     assert host == {"COMPUTE_NODE"} | OWN | hardware | software
 
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import os_traits
 
-from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.errors import DocumentError, RequestRejected
 from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.hosts.marker_traits import is_deprecated
@@ -67,6 +67,10 @@ class ServerRequirement(NamedTuple):
     because: str
 
 
+LostTo: TypeAlias = tuple[tuple[ServerRequirement, int], ...]
+"""Requirements, and how many lost destinations do not meet each."""
+
+
 @dataclass(eq=False, slots=True)
 class ServerKind:
     """Requests with the same demand on a host."""
@@ -107,10 +111,17 @@ class Destinations:
     :param fleet: read with its inventories
     :param service: the filters; what their rules need to know of a server that
         exists is in the server
+    :param before: those of the same hosts before a rehearsed upgrade
     """
 
-    def __init__(self, fleet: Fleet, service: Service) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        service: Service,
+        before: "Destinations | None" = None,
+    ) -> None:
         self.fleet = fleet
+        self.before = before
         self.index = HostIndex(hosts_in(fleet))
         self._service = service
         # A look-up takes a thread for each server.
@@ -267,6 +278,25 @@ class Destinations:
         if not members or group.count_lost(self.index.numbers):
             return self.index.all
         return set_of(members)
+
+    def find_before(self, server: Server) -> int:
+        """Return the destinations before a rehearsed upgrade."""
+        if self.before is None:
+            return 0
+        try:
+            return self.before.judge(server).now
+        except RequestRejected:
+            return 0
+
+    def find_lost_to(self, judged: JudgedServer, lost: int) -> LostTo:
+        """Return the requirements that lost destinations do not meet."""
+        found: dict[ServerRequirement, int] = {}
+        for item in judged.kind.demand.conditions() if lost else ():
+            lacking = lost & ~self.index.find_possible(item)
+            if lacking:
+                requirement = self._describe(item, judged.sources)
+                found[requirement] = lacking.bit_count()
+        return tuple(found.items())
 
     def count_if_empty(self, judged: JudgedServer) -> int:
         """Return how many other hosts could take a server if empty.

@@ -87,6 +87,11 @@ class Requested(NamedTuple):
         """Return the hosts that could serve the request; none if rejected."""
         return 0 if self.rejected else index.find_candidates(self.query)
 
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """All requirements, those of the request first."""
+        return (*self.from_request, *self.added)
+
     def own(self) -> frozenset[Condition]:
         """Return the conditions that only the service adds."""
         return frozenset(map(condition_of, self.added)).difference(
@@ -249,13 +254,14 @@ class Audit:
         )
 
 
-def audit_images(  # noqa: PLR0913 - the last three have defaults
+def audit_images(  # noqa: PLR0913 - the last four have defaults
     images: Iterable[Image],
     fleet: Fleet,
     change: FilterChange,
     *,
     what: str = "image",
     flavors: Sequence[Flavor] = (),
+    becoming: Fleet | None = None,
     progress: Progress = no_progress,
 ) -> Audit:
     """Compare the hosts of each image before and after a change of filters.
@@ -265,6 +271,7 @@ def audit_images(  # noqa: PLR0913 - the last three have defaults
     :param what: ``volume`` if servers boot from volumes with these images
     :param flavors: without one, images are judged alone: each host counts as
         large enough.
+    :param becoming: the fleet after the change; None if the hosts stay
     :raises PrefilterError: if a filter fails, or adds something that an audit
         cannot judge; a rejection is a verdict.
     """
@@ -286,9 +293,13 @@ def audit_images(  # noqa: PLR0913 - the last three have defaults
     conditions.update(
         condition_of(item) for needs in systems for item in needs
     )
-    now = later = HostIndex.by_capability(
+    was = now = HostIndex.by_capability(
         fleet, conditions, any_size=not flavors
     )
+    if becoming:
+        fleet = becoming
+        now = HostIndex.by_capability(fleet, conditions, any_size=not flavors)
+    later = now
     gated = {
         each.name for each in change.after.filters if each.declaration.gate
     }
@@ -305,7 +316,7 @@ def audit_images(  # noqa: PLR0913 - the last three have defaults
         )
     used_before = used = 0
     for number, (group, line) in enumerate(groups.items(), 1):
-        _judge(line, group, now, later)
+        _judge(line, group, was, now, later)
         used_before |= line.before
         used |= line.after
         progress(f"groups of {what}s", number, len(groups))
@@ -356,13 +367,17 @@ def _system_needs(
 
 
 def _judge(
-    line: ImageLine, group: _EqualImages, now: HostIndex, later: HostIndex
+    line: ImageLine,
+    group: _EqualImages,
+    was: HostIndex,
+    now: HostIndex,
+    later: HostIndex,
 ) -> None:
     """Fill in the hosts of a line, its verdict, and the losses."""
     if group.refused:
         line.verdict, line.reason = ImageVerdict.REFUSED, group.refused
         return
-    line.before = group.before.hosts_in(now)
+    line.before = group.before.hosts_in(was)
     line.waiting = group.waiting.hosts_in(now)
     line.after = group.after.hosts_in(later)
     worse, left, index = group.after, line.after, later
@@ -376,7 +391,11 @@ def _judge(
     line.reason = worse.rejected
     lost = line.before & ~left
     if lost and not worse.rejected:
-        line.losses, line.combined = _losses(lost, group.before, worse, index)
+        new = worse.own() - group.before.own()
+        if was is not now:
+            # Hosts that change are lost to any requirement.
+            new = frozenset(map(condition_of, worse.requirements))
+        line.losses, line.combined = _losses(lost, new, worse, index)
 
 
 def _verdict_of(
@@ -393,17 +412,16 @@ def _verdict_of(
 
 
 def _losses(
-    lost: int, before: Requested, after: Requested, index: HostIndex
+    lost: int, new: frozenset[Condition], after: Requested, index: HostIndex
 ) -> tuple[tuple[Loss, ...], int]:
     """Return the hosts lost to each new requirement, most first.
 
     Also return how many hosts only their combination excludes.
     """
-    new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]
     losses = []
     explained = 0
-    for cause, conditions in _causes(after.added, new).items():
+    for cause, conditions in _causes(after.requirements, new).items():
         lacking = lost & ~index.find_candidates([*without_all, *conditions])
         only = lacking & index.find_candidates(
             item for item in after.query if item not in conditions
@@ -466,7 +484,7 @@ def _find_unserved(
                 found[cause] += len(line.names)
         if not index.find_candidates(resources):
             continue
-        requirements = (*requested.from_request, *requested.added)
+        requirements = requested.requirements
         among = frozenset(map(condition_of, requirements))
         for cause, conditions in _causes(requirements, among).items():
             if not index.find_candidates([*resources, *conditions]):

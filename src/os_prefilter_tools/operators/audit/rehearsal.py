@@ -8,8 +8,9 @@ of its virt driver and of its agent, and keep their own: of hardware, owners
 and rules.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,17 +22,30 @@ from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.hosts.capabilities import reporter_traits
-from os_prefilter.hosts.marker_traits import DEPRECATED, ON_PROVIDERS
+from os_prefilter.hosts.marker_traits import (
+    DEPRECATED,
+    ON_PROVIDERS,
+    REPORTED,
+    SET,
+)
 from os_prefilter.hosts.reporter import (
     traits_reported_by_nova,
     traits_without_devices,
 )
+from os_prefilter.service import Service
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter_tools.fleet.model import Fleet, Provider
+from os_prefilter_tools.operators.audit.image_audit import Counts, FilterChange
+from os_prefilter_tools.operators.readiness import (
+    DEFERRED,
+    ENFORCED,
+    readiness,
+)
 
 OPTION = "--becoming"
 
-_BY_SOFTWARE = ("COMPUTE_", *ON_PROVIDERS)
+# Not the marker of a CPU: hosts with the same one keep it together.
+_BY_SOFTWARE = ("COMPUTE_", REPORTED, SET, DEPRECATED)
 # Nova reports them of a host's service, its state and its network cards, which
 # no upgrade changes.
 _OF_HOST = frozenset(
@@ -190,3 +204,100 @@ def _check_kind(host: Provider, canary: Canary, pattern: str) -> None:
             f" kind than the canary {quote(canary.name)}: {differs}. Give a"
             " pattern without it.",
         )
+
+
+class MixedTime(NamedTuple):
+    """What a filter does to hosts while only some of them are upgraded."""
+
+    filter: str
+    row: str
+    """A row of the vocabulary, as in :class:`ReadinessLine`."""
+    traits: tuple[str, ...]
+    hosts: int
+    effect: str
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """An upgrade of hosts, before and after."""
+
+    fleet: Fleet
+    """The fleet afterwards."""
+    change: FilterChange
+    """The filters as they act on the fleet before and afterwards."""
+    upgraded: Mapping[str, Canary]
+    lost: Counts
+    """Traits that hosts lose, and how many of them."""
+    won: Counts
+    mixed: tuple[MixedTime, ...]
+
+
+def rehearse(
+    before: Fleet,
+    after: Fleet,
+    change: FilterChange,
+    upgraded: Mapping[str, Canary],
+) -> Rehearsal:
+    """Compare a fleet with what it becomes."""
+    lost, won = Counter[str](), Counter[str]()
+    for old, new in zip(before.hosts, after.hosts, strict=True):
+        lost.update(_shown(old.traits - new.traits))
+        won.update(_shown(new.traits - old.traits))
+    return Rehearsal(
+        after,
+        change,
+        upgraded,
+        tuple(lost.most_common()),
+        tuple(won.most_common()),
+        tuple(_mixed_times(before, after, change, lost, won)),
+    )
+
+
+def _shown(traits: Iterable[str]) -> list[str]:
+    return sorted(each for each in traits if not each.startswith(ON_PROVIDERS))
+
+
+def _mixed_times(
+    before: Fleet,
+    after: Fleet,
+    change: FilterChange,
+    lost: Mapping[str, int],
+    won: Mapping[str, int],
+) -> Iterator[MixedTime]:
+    """Yield what each filter does while only some hosts are upgraded."""
+    found: dict[tuple[str, str, int, str], list[str]] = {}
+    reported = _unreported(before, change.before)
+    for key, missing in _unreported(after, change.after).items():
+        name, row, trait = key
+        missed = reported.get(key, ())
+        if missed and missing:
+            continue
+        effects = {
+            f"{ENFORCED}: excludes each from its upgrade on": lost[trait],
+            f"{ENFORCED}: excludes each until its upgrade": won[trait],
+        }
+        if missed:
+            effects = {f"{DEFERRED} until all are upgraded": len(missed)}
+        if missing:
+            effects = {f"{DEFERRED} once one is upgraded": len(missing)}
+        for effect, hosts in effects.items():
+            if hosts:
+                traits = found.setdefault((name, row, hosts, effect), [])
+                traits.append(trait)
+    for (name, row, hosts, effect), traits in found.items():
+        yield MixedTime(name, row, tuple(traits), hosts, effect)
+
+
+def _unreported(
+    fleet: Fleet, service: Service
+) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    """Return the compute nodes that have not reported.
+
+    By filter, row and trait; none where filters do not wait for reports.
+    """
+    waits = service.options.wait_for_reports
+    return {
+        (line.filter, line.row, trait): line.unreported if waits else ()
+        for line in readiness(fleet, service.filters, service.options)
+        for trait in line.traits
+    }

@@ -18,6 +18,7 @@ from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.destinations import (
     Destinations,
     JudgedServer,
+    LostTo,
     NotInFleet,
     ServerRequirement,
 )
@@ -50,13 +51,19 @@ class ServerVerdict(str, Enum):
     NONE_WITHOUT = "none without the drained hosts"
     NOT_ALL_WITHOUT = "not all if drained"
     NOT_ALL_IF_DIED = "not all if its host died"
+    LOSES = "loses destinations"
+    """Only of a rehearsal: it would be ``ok``, with fewer destinations."""
     UNKNOWN = "not judged"
     """It would be ``ok``, but a part of its request was not judged."""
     OK = "ok"
 
 
 URGENT = tuple(ServerVerdict)
-STRANDED = frozenset(URGENT) - {ServerVerdict.UNKNOWN, ServerVerdict.OK}
+STRANDED = frozenset(URGENT) - {
+    ServerVerdict.LOSES,
+    ServerVerdict.UNKNOWN,
+    ServerVerdict.OK,
+}
 """Verdicts of servers without a destination, alone or all together."""
 
 
@@ -78,6 +85,11 @@ class ServerLine:
     host: str
     """Empty for servers without a host."""
     project: str
+    before: int = 0
+    """The set of hosts that may take each of them before a rehearsed upgrade.
+    """
+    lost: LostTo = ()
+    """What the hosts that they lose by it do not meet then."""
     now: int = 0
     """The set of hosts that may take each of them.
 
@@ -123,6 +135,10 @@ class HostSum(NamedTuple):
         return f"at least {text}" if self.is_short else text
 
 
+ByMachineType: TypeAlias = dict[tuple[str, str], list[Name]]
+"""Host and machine type -> the servers."""
+
+
 @dataclass(slots=True)
 class MachineTypes:
     """Servers by whether libvirt marks their machine types on their hosts."""
@@ -130,19 +146,25 @@ class MachineTypes:
     judged: int = 0
     not_known: int = 0
     """Servers whose machine type, or whose host's marks, are not known."""
-    deprecated: dict[tuple[str, str], list[Name]] = field(default_factory=dict)
-    """Host and machine type that it marks as deprecated -> the servers."""
+    deprecated: ByMachineType = field(default_factory=dict)
+    """On types that the host marks as deprecated."""
+    gone: ByMachineType = field(default_factory=dict)
+    """On types that a rehearsed upgrade of the host removes."""
 
-    def add(self, server: Server, *, is_deprecated: bool | None) -> None:
-        """Count a server; None if it is not known."""
+    def add(self, server: Server, destinations: Destinations) -> None:
+        """Count a server that has a host."""
+        is_deprecated = destinations.is_deprecated(server)
         if is_deprecated is None:
             self.not_known += 1
             return
         self.judged += 1
-        if is_deprecated:
+        before = destinations.before
+        # QEMU marks a machine type as deprecated until it removes it.
+        if is_deprecated or (before and before.is_deprecated(server)):
+            servers = self.deprecated if is_deprecated else self.gone
             machine_type = short_line(server.current_machine_type)
             key = short_line(server.host), machine_type
-            self.deprecated.setdefault(key, []).append(_name_of(server))
+            servers.setdefault(key, []).append(_name_of(server))
 
 
 @dataclass(frozen=True)
@@ -181,6 +203,7 @@ class ServerAudit:
     """
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
+    is_rehearsal: bool = False
 
     def count(self, *verdicts: ServerVerdict) -> int:
         """Return how many servers have one of the verdicts."""
@@ -232,6 +255,8 @@ def audit_servers(
         key = (
             line.host,
             line.project,
+            line.before,
+            line.lost,
             line.now,
             line.if_died,
             line.without,
@@ -241,8 +266,7 @@ def audit_servers(
         )
         lines.setdefault(key, line).servers.append(_name_of(server))
         if server.host:
-            marked = destinations.is_deprecated(server)
-            machine_types.add(server, is_deprecated=marked)
+            machine_types.add(server, destinations)
         if destinations.lacks_cpu(server, line.now):
             without_cpu.setdefault(line.host, []).append(_name_of(server))
         own = destinations.number_of(server)
@@ -302,6 +326,7 @@ def audit_servers(
         machine_types=machine_types,
         without_cpu=without_cpu,
         names=names,
+        is_rehearsal=destinations.before is not None,
     )
 
 
@@ -365,6 +390,7 @@ def _judge(
     Gaps are what is not judged.
     """
     line = ServerLine(short_line(server.host), short_line(server.project))
+    line.before = destinations.find_before(server)
     parts = [escape_line(each) for each in server.not_judged]
     try:
         judged = destinations.judge(server)
@@ -376,6 +402,8 @@ def _judge(
         for each in find_not_judged(server.request, judged.sources)
         if each not in parts
     )
+    lost = line.before & ~judged.now
+    line.lost = destinations.find_lost_to(judged, lost)
     _judge_alone(line, judged, server, destinations, drained)
     if line.verdict == ServerVerdict.OK:
         line.reason = _why_not_judged(server, destinations, parts)
@@ -475,6 +503,8 @@ def _judge_together(
     elif of_host and of_host.is_short:
         line.verdict = ServerVerdict.NOT_ALL_IF_DIED
         line.reason = f"{of_host} of its host find a place at the same time"
+    elif line.verdict == ServerVerdict.OK and line.before & ~line.now:
+        line.verdict = ServerVerdict.LOSES
 
 
 def _place(

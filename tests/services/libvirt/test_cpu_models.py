@@ -4,8 +4,10 @@
 them, and gives a guest the first model that has what the flavor requires.
 """
 
+import json
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from importlib import import_module
 from shutil import which
 from subprocess import run
@@ -24,7 +26,7 @@ from os_prefilter.rules.reader import guest_systems
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter.vocabulary.options import Options
-from tests.services.libvirt.connection import needs_libvirt
+from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.hosts import with_cpu_models
 from tests.support.nova_objects import nova_spec
 
@@ -125,6 +127,14 @@ def _required() -> dict[str, set[str]]:
     return required
 
 
+def _levels_taken(novas_driver: Any, model: str) -> set[str]:
+    """Return the levels for which the rules take a host with this model."""
+    nova.conf.CONF.set_override("cpu_models", [model], "libvirt")
+    reported = novas_driver._get_cpu_feature_traits()
+    has = {trait for trait, is_reported in reported.items() if is_reported}
+    return {level for level, traits in _required().items() if traits <= has}
+
+
 def _levels_of(model: str) -> set[str] | None:
     """Return the levels that glibc finds on QEMU's CPU model, emulated.
 
@@ -147,7 +157,6 @@ def test_host_of_each_model_is_taken_exactly_if_the_system_starts_there(
     """Nova reports a model's features as libvirt has them, which are fewer
     than the guest's for Haswell and Broadwell.
     """
-    required = _required()
     takes: dict[str, set[str]] = {}
     starts: dict[str, set[str]] = {}
     models = novas_driver._host.get_connection().getCPUModelNames("x86_64")
@@ -156,15 +165,65 @@ def test_host_of_each_model_is_taken_exactly_if_the_system_starts_there(
         levels = _levels_of(model)
         if levels is None:
             continue
-        nova.conf.CONF.set_override("cpu_models", [model], "libvirt")
-        reported = novas_driver._get_cpu_feature_traits()
-        has = {trait for trait, is_reported in reported.items() if is_reported}
         starts[model] = levels
-        takes[model] = {
-            level for level, traits in required.items() if traits <= has
-        }
+        takes[model] = _levels_taken(novas_driver, model)
     assert takes == starts
     assert len(starts) > 50
+
+
+_V2 = {"cx16", "lahf-lm", "popcnt", "sse4.1", "sse4.2", "ssse3"}
+_V3 = {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+_FEATURES = {"x86-64-v2": _V2, "x86-64-v3": _V2 | _V3}
+_GUEST = """
+<domain type='qemu'>
+  <name>{name}</name>
+  <memory unit='MiB'>64</memory>
+  <os><type arch='x86_64' machine='pc'>hvm</type></os>
+  <cpu mode='custom' match='exact'><model>{model}</model></cpu>
+  <devices>
+    <controller type='usb' model='none'/>
+    <memballoon model='none'/>
+  </devices>
+</domain>
+"""
+
+
+def _levels_of_guest(model: str) -> set[str]:
+    """Return the levels whose features an emulated guest of libvirt has."""
+    libvirt = import_module("libvirt")
+    monitor = import_module("libvirt_qemu").qemuMonitorCommand
+    flags = (
+        libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY
+    )
+    name = f"os-prefilter-cpu-{os.getpid()}"
+    with closing(libvirt.open(uri())) as connection:
+        xml = _GUEST.format(name=name, model=model)
+        domain = connection.createXML(xml, flags)
+
+        def ask(command: str, **arguments: str) -> Any:
+            asked = {"execute": command, "arguments": arguments}
+            return json.loads(monitor(domain, json.dumps(asked), 0))["return"]
+
+        (cpu,) = ask("query-cpus-fast")
+        has = {
+            feature
+            for feature in _V2 | _V3
+            if ask("qom-get", path=cpu["qom-path"], property=feature)
+        }
+        domain.destroy()
+    return {level for level, needed in _FEATURES.items() if needed <= has}
+
+
+# The newest without a level and the oldest with it, of Intel and AMD.
+@pytest.mark.parametrize(
+    "model",
+    ["Penryn", "Nehalem", "IvyBridge", "Opteron_G5", "Haswell", "EPYC"],
+)
+def test_guest_that_libvirt_starts_has_the_level_for_which_its_host_is_taken(
+    model: str, novas_driver: Any
+) -> None:
+    novas_driver._host.get_cpu_model_names.return_value = [model]
+    assert _levels_of_guest(model) == _levels_taken(novas_driver, model)
 
 
 _FLAGS = ["ssse3", "sse4.1", "sse4.2", "avx", "avx2", "bmi1", "bmi2", "fma"]

@@ -21,6 +21,7 @@ from prometheus_client import REGISTRY
 from os_prefilter import (
     NOTHING,
     Decision,
+    Options,
     Request,
     Requirements,
     ServerOptions,
@@ -892,17 +893,38 @@ def test_never_a_false_reason_while_the_fleet_changes(seed: int) -> None:
     assert served
 
 
+def _with_guest_systems(placement: EmbeddedPlacement) -> Service:
+    service = Service.from_names(
+        "rules",
+        options=Options(nova_builds_guests=True, reported_traits=("*",)),
+        facts={"rules": lambda _context: guest_systems()},
+    )
+    reasons = ReasonFinder(ReasonReader(placement.client))
+    return replace(service, reasons=reasons)
+
+
 def test_author_reads_which_cpu_the_system_needs_that_no_host_has(
     placement: EmbeddedPlacement,
 ) -> None:
-    service = Service.from_names(
-        "rules", facts={"rules": lambda _context: guest_systems()}
-    )
-    reasons = ReasonFinder(ReasonReader(placement.client))
-    service = replace(service, reasons=reasons)
+    service = _with_guest_systems(placement)
     decision = service.apply(spec_of({"os_distro": "rhel10"}))
     assert str(service.reason(decision)) == (
         "No host offers os_distro=rhel10 (needs x86-64-v3)."
+    )
+
+
+def test_author_reads_what_the_flavor_lacks_where_hosts_have_several_models() -> (
+    None
+):
+    cpu = "HW_CPU_X86_SSSE3 HW_CPU_X86_SSE41 HW_CPU_X86_SSE42"
+    fleet = _fleet({"several-1": f"{cpu} CUSTOM_COMPUTE_SEVERAL_CPU_MODELS"})
+    with EmbeddedPlacement(fleet) as placement:
+        service = _with_guest_systems(placement)
+        decision = service.apply(spec_of({"os_distro": "rhel9"}))
+        reason = str(service.reason(decision))
+    assert reason == (
+        "No host offers os_distro=rhel9 (needs x86-64-v2) without its traits in"
+        " the flavor."
     )
 
 

@@ -118,7 +118,11 @@ def forbid_several_models(
             note = Note(source_and_missing, MAY_LACK_FEATURE, warn=True)
             notes.append(note)
             continue
-        properties = [f"{each} {missing}" for each in first.properties]
+        # A server's fault has 80 bytes for each property.
+        short = missing
+        if len(names) > 1:
+            short = "without its traits in the flavor"
+        properties = [f"{each} {short}" for each in first.properties]
         public = f"{first.public} {missing}" if first.public else ""
         several = Requirement(
             SEVERAL_CPU_MODELS,

@@ -20,6 +20,7 @@ from nova.scheduler.host_manager import HostState
 
 from os_prefilter.common.errors import HostsAt, NoHostLeft
 from os_prefilter.nova import host_filters, scheduling
+from os_prefilter.pipeline.decision import Decision
 from os_prefilter.service.capacity import CapacityCheck
 from os_prefilter.service.hosts_left import SUBJECTS, left_by_filters
 from os_prefilter_tools.adapters.cloud import nova_filters
@@ -632,10 +633,13 @@ class _Answers:
         policy = "dedicated" if pins else "shared"
         extra_specs = {"hw:cpu_policy": policy}
         self.spec = nova_spec({}, extra_specs, instance_uuid=_SERVER)
-        service: Any = SimpleNamespace(reason=self._reason)
+        service: Any = SimpleNamespace(
+            reason=self._reason,
+            filters=("of a test",),
+            answered=lambda *_given: None,
+        )
         self.watch = scheduling.SchedulingWatch(service)
-        decision: Any = SimpleNamespace(preferences=())
-        self.watch.begin(self.spec, self.context, decision, 60.0)
+        self.watch.begin(self.spec, self.context, Decision(()), 60.0)
 
     def _reason(self, *_given: Any, query: str, until: float) -> NoHostLeft:
         name = query.rpartition("%2C")[2].removesuffix("%3A1")

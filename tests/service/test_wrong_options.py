@@ -39,6 +39,16 @@ _WRONG: list[tuple[str, str, str]] = [
         "a name in it is empty",
     ),
     (
+        "shadow_filters",
+        "shadow_filters = hpett",
+        "'hpett' cannot be used: no installed .*nearest name is hpet\\.",
+    ),
+    (
+        "shadow_filters",
+        "enabled_filters = hpet\nshadow_filters = owner,hpet",
+        "'hpet' is in enabled_filters too. Remove one",
+    ),
+    (
         "trait_scope",
         "trait_scope = both",
         "trait_scope in FILE is not valid: .*found 'both'",

@@ -72,10 +72,16 @@ class FilterLoadError(UnusablePlugin):
     """
 
     text = (
-        "[prefilter] enabled_filters: the request filter {} cannot be used:"
-        " {}. Correct the name, or repair the package that offers it under the"
-        " entry point group os_prefilter.request_filters."
+        "the request filter {} cannot be used: {}. Correct the name, or repair"
+        " the package that offers it under the entry point group"
+        " os_prefilter.request_filters."
     )
+
+    def __init__(
+        self, name: str, problem: str, option: str = "enabled_filters"
+    ) -> None:
+        self.text = f"[prefilter] {option}: {self.text}"
+        super().__init__(name, problem)
 
 
 class UnusableReporter(UnusablePlugin):
@@ -419,6 +425,7 @@ class FilterFailed(PrefilterError):
 
     def __init__(self, name: str, cause: BaseException) -> None:
         self.filter = name
+        self.__cause__ = cause
         super().__init__(
             f"The request filter {name!r} failed with {type(cause).__name__}:"
             f" {quote(str(cause), 300)}. The request was not changed. Report"

@@ -117,6 +117,8 @@ def activate() -> list[type]:
     skipped = list(replaced.values())
     isolate = None
     watch = None
+    if service.filters or service.shadow:
+        watch = SchedulingWatch(service)
     if service.filters:
         conf = nova.conf.CONF
         if (
@@ -126,7 +128,6 @@ def activate() -> list[type]:
             # Our entry calls it: it must see the traits that ours require.
             isolate = request_filter.isolate_aggregates
             skipped.append(isolate)
-        watch = SchedulingWatch(service)
     ours = RequestFilters(service, isolate, watch)
     for position, each in enumerate(entries):
         if each in skipped:
@@ -145,9 +146,9 @@ def activate() -> list[type]:
     # (nova/scheduler/host_manager.py, 27 to 34).
     fields = {"service": service, "client": client}
     rebuild = type(RebuildFilter.__name__, (RebuildFilter,), fields)
-    if watch is None or not nova.conf.CONF[GROUP].count_hosts:
-        return [rebuild]
-    return [rebuild, *counting(watch, rebuild)]
+    if watch and service.filters and nova.conf.CONF[GROUP].count_hosts:
+        return [rebuild, *counting(watch, rebuild)]
+    return [rebuild]
 
 
 def _replaced_by(service: Service) -> dict[str, NovaFilter]:
@@ -261,18 +262,17 @@ def _service(placement: CloudPlacement) -> Service:
     conf = nova.conf.CONF
     register_opts(conf)
     try:
-        for name in STAYS_WITH_NOVA.keys() & conf[GROUP].enabled_filters:
-            function, option = STAYS_WITH_NOVA[name]
-            problem = (
-                f"{name!r} is for other schedulers: in nova-scheduler, Nova's"
-                f" own {function} takes its place. Remove it here."
-            )
-            advice = "It needs no option."
-            if option:
-                advice = f"Set [scheduler] {option} = true."
-            raise errors.InvalidOption(
-                "enabled_filters", f"{problem} {advice}"
-            )
+        for names in ("enabled_filters", "shadow_filters"):
+            for name in STAYS_WITH_NOVA.keys() & conf[GROUP][names]:
+                function, option = STAYS_WITH_NOVA[name]
+                problem = (
+                    f"{name!r} is for other schedulers: in nova-scheduler,"
+                    f" Nova's own {function} takes its place. Remove it here."
+                )
+                advice = "It needs no option."
+                if option:
+                    advice = f"Set [scheduler] {option} = true."
+                raise errors.InvalidOption(names, f"{problem} {advice}")
         stores = (InheritedStore, *_caches())
         return Service.from_conf(
             conf,

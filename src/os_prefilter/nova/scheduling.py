@@ -171,8 +171,7 @@ class SchedulingWatch:
             return
         requests, summaries, _ = response or (None, None, None)
         query = resources.to_querystring()
-        matters = now.decision.preferences or field_of(spec, "ignore_hosts")
-        if requests and not matters:
+        if requests and not self._matter(now.decision, spec):
             now.found.append(query)
             return
         novas = _novas_queries(now, spec, query)
@@ -190,15 +189,35 @@ class SchedulingWatch:
         requests, summaries = now.requests, now.summaries
         # Megabytes that a thread would keep until its next request.
         now.requests, now.summaries = [], {}
+        if not requests and any(_parts(each) in novas for each in now.found):
+            return
+        if now.query:
+            candidates = {
+                "allocation_requests": requests,
+                "provider_summaries": summaries,
+            }
+            self.service.answered(now.decision, candidates, spec, context)
+        # Shadow filters change nothing, not even what the user reads.
+        if self.service.filters:
+            self._use(now, spec, now.decision, requests, summaries)
+
+    def _use(
+        self,
+        now: _Scheduling,
+        spec: Any,
+        decision: Decision,
+        requests: list[Any],
+        summaries: dict[str, Any],
+    ) -> None:
+        """Find a reason if there is no candidate, or what they have."""
         # For both readings below together.
         until = monotonic() + now.patience
         if not requests:
-            if not any(_parts(each) in novas for each in now.found):
-                _raise(self._reason(now, now.decision, spec))
+            _raise(self._reason(now, decision, spec))
         elif _are_excluded(now, spec, requests, summaries, until):
             _raise(self._end(now, spec, _only_excluded(spec)))
         else:
-            PREFERRED_SHARES[spec] = preferred_shares(now.decision, summaries)
+            PREFERRED_SHARES[spec] = preferred_shares(decision, summaries)
             self._compare_cpus(now, spec, summaries, until)
 
     def _compare_cpus(
@@ -239,6 +258,14 @@ class SchedulingWatch:
             )
         else:
             CPU_FITS[spec] = asked.result()
+
+    def _matter(self, decision: Decision, spec: Any) -> bool:
+        """Return whether anything depends on which candidates there are."""
+        if self.service.filters and (
+            decision.preferences or field_of(spec, "ignore_hosts")
+        ):
+            return True
+        return any(run.changes for run in decision.shadow)
 
     def _reason(
         self, now: _Scheduling, decision: Decision, spec: Any

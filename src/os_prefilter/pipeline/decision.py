@@ -22,6 +22,7 @@ from os_prefilter.request.requirements import (
     Requirement,
     Requirements,
 )
+from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
 
 
@@ -36,6 +37,27 @@ class Run(NamedTuple):
     """
     preferences: tuple[Preference, ...] = ()
     aggregates: tuple[AggregateRequirement, ...] = ()
+
+
+class ShadowRun(NamedTuple):
+    """What a shadow filter would have done to a request."""
+
+    filter: str
+    result: str
+    """``passed``, ``rejected`` or ``failed``."""
+    reason: str | None = None
+    """The error, unless it passed."""
+    requirements: tuple[Requirement, ...] = ()
+    aggregates: tuple[AggregateRequirement, ...] = ()
+    own_groups: tuple[RequestGroup, ...] = ()
+    """New groups for resource classes of the unsuffixed group."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the filter would have changed the request."""
+        return bool(
+            self.reason is not None or self.requirements or self.aggregates
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +79,8 @@ class Decision:
     """
     removed_later: frozenset[Requirement] = frozenset()
     """Requirements that a later, Nova-style filter removed from the root."""
+    shadow: tuple[ShadowRun, ...] = ()
+    """Of the shadow filters, none of which is in what else is here."""
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -118,7 +142,7 @@ class DecisionBuilder:
 
         All of it is written at the end, or nothing.
         """
-        self._own_groups = list(NOTHING.own_groups)
+        self.own_groups = list(NOTHING.own_groups)
         self._preferences: list[Preference] = []
         self._aggregates: list[AggregateRequirement] = []
         self._removed_later: set[Requirement] = set()
@@ -157,7 +181,7 @@ class DecisionBuilder:
         if not each.nova_style:
             # What such a filter has done is in the draft already.
             self.pending += requirements
-        self._own_groups += result.own_groups
+        self.own_groups += result.own_groups
         self._preferences += preferences
         self._aggregates += aggregates
         self.runs.append(
@@ -183,14 +207,25 @@ class DecisionBuilder:
             prepare(
                 self.request,
                 self.pending,
-                self._own_groups,
+                self.own_groups,
                 aggregates=self._aggregates,
             ),
             self.draft,
         )
         self.pending = []
-        self._own_groups = []
+        self.own_groups = []
         return self.draft
+
+    def fork(self) -> "DecisionBuilder":
+        """Return a builder that goes on from here, with no run yet.
+
+        Not for filters that change the request spec: it has no draft.
+        """
+        forked = DecisionBuilder(self.request, self.context)
+        forked.pending += self.pending
+        forked.own_groups += self.own_groups
+        forked._aggregates += self._aggregates
+        return forked
 
     def reload_request(self) -> None:
         """Read the draft as the request, after a Nova-style filter."""
@@ -226,7 +261,7 @@ class DecisionBuilder:
         additions = prepare(
             self.request,
             self.pending,
-            self._own_groups,
+            self.own_groups,
             self._preferences,
             self._aggregates,
         )

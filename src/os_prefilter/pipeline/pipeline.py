@@ -3,12 +3,19 @@
 """The pipeline: run the filters, and apply one decision or nothing."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter.common.errors import PrefilterError
-from os_prefilter.pipeline.decision import Decision, DecisionBuilder, Run
+from os_prefilter.common.errors import PrefilterError, RequestRejected
+from os_prefilter.common.quoting import describe_error
+from os_prefilter.pipeline.decision import (
+    Decision,
+    DecisionBuilder,
+    Run,
+    ShadowRun,
+)
 from os_prefilter.pipeline.filter_calls import Adjust, Call, bind, call_filter
 from os_prefilter.pipeline.writer import write
 from os_prefilter.request.filter_contract import LoadedFilter
@@ -33,26 +40,35 @@ class Pipeline:
         written the Nova way
     :param remark: yields notes on a request in addition to those of the
         filters, or rejects it (``request/remarks.py``)
+    :param shadow: filters that change nothing: each runs after ``filters`` as
+        if it alone were the last of them
     :raises MissingFact: if a filter needs a fact that is not among ``facts``
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - all have defaults
         self,
         filters: Iterable[LoadedFilter] = (),
         options: Options | None = None,
         facts: Mapping[str, Any] = MappingProxyType({}),
         adjust: Iterable[Adjust] = (),
         remark: Remark | None = None,
+        shadow: Iterable[LoadedFilter] = (),
     ) -> None:
         self.filters = tuple(filters)
         self.options = options or Options()
         self._calls = [
             (each, bind(each, self.options, facts)) for each in self.filters
         ]
+        self._shadow_calls = [
+            (each, bind(each, self.options, facts)) for each in shadow
+        ]
         self._adjust = tuple(adjust)
         self._remark = remark
         self._names = frozenset(each.name for each in self.filters)
-        self.reads = _reads_of(self.filters)
+        cached = [
+            each for each, _ in self._shadow_calls if not each.nova_style
+        ]
+        self.reads = _reads_of((*self.filters, *cached))
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``.
@@ -86,10 +102,66 @@ class Pipeline:
                 remarks = tuple(
                     self._remark(builder.request, self.options, self._names)
                 )
-            return builder.decision(remarks)
+            decision = builder.decision(remarks)
         except PrefilterError as error:
             error.runs = tuple(builder.runs)
             raise
+        shadow = self._shadow_runs(builder.fork, nova_style=False)
+        return replace(decision, shadow=shadow) if shadow else decision
+
+    def with_nova_style_shadow(
+        self, decision: Decision, request_spec: Any, context: Any
+    ) -> Decision:
+        """Return a decision with the runs of Nova-style shadow filters.
+
+        Not a part of :meth:`decide`: they may read all of a request, so that
+        their results cannot be cached with the decision.
+
+        :param request_spec: without what the decision adds to it
+        """
+
+        def begin() -> DecisionBuilder:
+            filtered = Request(request_spec).copy_spec()
+            write(decision.additions, filtered)
+            return DecisionBuilder(Request(filtered), context)
+
+        runs = self._shadow_runs(begin, nova_style=True)
+        if not runs:
+            return decision
+        return replace(decision, shadow=decision.shadow + runs)
+
+    def _shadow_runs(
+        self, begin: Callable[[], DecisionBuilder], *, nova_style: bool
+    ) -> tuple[ShadowRun, ...]:
+        """Return what shadow filters would have done; their errors are in it.
+
+        eventlet's Timeout, which is no Exception, is the request's own.
+
+        :param begin: makes the builder of each, after the enabled filters
+        """
+        runs = []
+        for each, call in self._shadow_calls:
+            if each.nova_style is not nova_style:
+                continue
+            run = ShadowRun(each.name, "passed")
+            try:
+                builder = begin()
+                self._run(each, call, builder)
+                # What contradicts the request or an enabled filter.
+                builder.decision()
+                (done,) = builder.runs
+                run = run._replace(
+                    requirements=done.requirements,
+                    aggregates=done.aggregates,
+                    own_groups=tuple(builder.own_groups),
+                )
+            except RequestRejected as error:
+                run = ShadowRun(each.name, "rejected", str(error))
+            except Exception as error:  # noqa: BLE001 - also of what it returned
+                reason = describe_error(error.__cause__ or error)
+                run = ShadowRun(each.name, "failed", reason)
+            runs.append(run)
+        return tuple(runs)
 
     def _run(
         self, each: LoadedFilter, call: Call, builder: DecisionBuilder

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What follows Placement's response: why it has no candidate, or preferences.
+"""What follows Placement's response: a reason, preferences, or a comparison.
 
 Nothing is read for a request that has candidates, and nothing is rejected that
 Placement did not reject. Nova says "No valid host was found." and nothing else
 when there is no candidate. Here the author of the image reads the smallest set
 of properties that no host serves together; if hosts serve them all, which
-trait, service or resource is missing.
+trait, service or resource is missing. What shadow filters would have changed
+is found in the response itself.
 """
 
+from collections import defaultdict
 from collections.abc import (
     Collection,
     Iterable,
@@ -28,8 +30,8 @@ import os_traits
 from os_prefilter.common.errors import NoHostLeft, NoHostServes
 from os_prefilter.common.host_sets import set_of, smallest_disjoint
 from os_prefilter.hosts.marker_traits import CPU
-from os_prefilter.pipeline.decision import Decision
-from os_prefilter.request.requirements import ROOT
+from os_prefilter.pipeline.decision import Decision, ShadowRun
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.service import deployment_facts
 from os_prefilter.service.capacity import (
     CapacityCheck,
@@ -37,6 +39,7 @@ from os_prefilter.service.capacity import (
     not_known,
 )
 from os_prefilter.service.deployment_facts import ask_in_time
+from os_prefilter.service.request_events import ShadowResult
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -370,3 +373,113 @@ def _traits_of_hosts(
     for uuid, summary in summaries.items():
         if summary["root_provider_uuid"] == uuid:
             yield uuid, summary["traits"]
+
+
+def shadow_results(
+    runs: Iterable[ShadowRun], candidates: Mapping[str, Any]
+) -> tuple[ShadowResult, ...]:
+    """Return how many hosts lack what each shadow filter requires.
+
+    A host lacks it if no candidate on it has it. Aggregates are not in the
+    response: no host counts as lacking because of them.
+
+    :param runs: one that changes nothing has no result
+    :param candidates: Placement's response, from microversion 1.34 on
+    """
+    changing = [run for run in runs if run.changes]
+    if not changing:
+        return ()
+    scopes = {item.scope for run in changing for item in run.requirements}
+    groups = sorted(scopes - {ROOT})
+    offered = _hosts_by_traits(groups, changing, candidates)
+    hosts = set[str]().union(*offered.values())
+    results = []
+    for run in changing:
+        demands = [_demand_on(scope, run) for scope in (ROOT, *groups)]
+        left = set[str]()
+        for traits, some in offered.items():
+            if all(map(_may_meet, demands, traits)):
+                left |= some
+        lacking = len(hosts) - len(left)
+        if run.result == "rejected":
+            lacking = len(hosts)
+        results.append(ShadowResult(run, len(hosts), lacking))
+    return tuple(results)
+
+
+def _demand_on(scope: str, run: ShadowRun) -> Demand:
+    return frozenset(
+        item.trait if item.required else f"!{item.trait}"
+        for item in run.requirements
+        if item.scope == scope
+    )
+
+
+def _may_meet(demand: Demand, traits: frozenset[str] | None) -> bool:
+    """Return whether traits meet a demand; True if they are not known."""
+    return traits is None or is_met(demand, traits)
+
+
+def _hosts_by_traits(
+    groups: Sequence[str],
+    runs: Iterable[ShadowRun],
+    candidates: Mapping[str, Any],
+) -> dict[tuple[frozenset[str] | None, ...], set[str]]:
+    """Return the traits of candidates -> the hosts that are offered with them.
+
+    They are those on the root, and those in each group; None if not known.
+    """
+    summaries = candidates["provider_summaries"]
+    # Without the traits that no filter names, most hosts are equal.
+    named = _NODES
+    new_groups: dict[str, frozenset[str]] = {}
+    for run in runs:
+        named |= {item.trait for item in run.requirements}
+        for new in run.own_groups:
+            new_groups[new.requester_id] = new.resource_classes
+    traits = {
+        uuid: named.intersection(summary["traits"])
+        for uuid, summary in summaries.items()
+    }
+    hosts = defaultdict[tuple[frozenset[str] | None, ...], set[str]](set)
+    for candidate in candidates["allocation_requests"]:
+        in_groups = [
+            _traits_in_group(group, candidate, traits, new_groups)
+            for group in groups
+        ]
+        for uuid in candidate["allocations"]:
+            root = summaries[uuid]["root_provider_uuid"]
+            # Another one only shares its resources.
+            if os_traits.COMPUTE_NODE in traits[root]:
+                key = (traits[root], *in_groups)
+                hosts[key].add(root)
+    return hosts
+
+
+def _traits_in_group(
+    group: str,
+    candidate: Mapping[str, Any],
+    traits: Mapping[str, frozenset[str]],
+    new_groups: Mapping[str, frozenset[str]],
+) -> frozenset[str] | None:
+    """Return the traits of a group's providers; None if they are not known.
+
+    Placement requires that they have a trait together, and forbids it on each.
+
+    :param group: its suffix, or :data:`UNSUFFIXED`
+    :param new_groups: suffix -> resource classes of a group that the query
+        does not have yet: there they are in the unsuffixed group
+    """
+    mappings = candidate["mappings"]
+    providers = mappings.get("" if group == UNSUFFIXED else group, ())
+    if not providers:
+        allocations = candidate["allocations"]
+        classes = new_groups.get(group, frozenset())
+        providers = [
+            uuid
+            for uuid in mappings.get("", ())
+            if classes.intersection(allocations[uuid]["resources"])
+        ]
+    if not providers:
+        return None
+    return frozenset[str]().union(*[traits[uuid] for uuid in providers])

@@ -8,6 +8,7 @@ logging: oslo.log's options, or handlers of ``[DEFAULT] log_config_append``.
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, mask_passwords
-from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.decision import Decision, ShadowRun
 from os_prefilter.request.fields import field_of
 from os_prefilter.request.requirements import (
     AggregateRequirement,
@@ -26,7 +27,7 @@ from os_prefilter.request.requirements import (
     Preference,
     Requirement,
 )
-from os_prefilter.service.request_events import RequestEvent
+from os_prefilter.service.request_events import RequestEvent, ShadowResult
 
 LOGGER: Final = "os_prefilter.decisions"
 """Name of the logger, for the readers of a log."""
@@ -50,6 +51,8 @@ _TRAIT_LENGTH = 255
 _NAME_LENGTH = 80
 _TEXT_LENGTH = 200
 _REASON_LENGTH = 1000
+# Of all shadow filters in a line: with more, it could exceed MAX_BYTES.
+_MOST_IN_SHADOW = 50
 # What is beyond a text's end may show that a password is before it
 # (common.quoting).
 _LONGEST_LOGIN = 1000
@@ -57,16 +60,48 @@ _LONGEST_LOGIN = 1000
 
 def describe(decision: Decision) -> str:
     """Return the part of a line that depends on the decision alone."""
+    return json.dumps(_parts_of(decision, _MOST))[1:]
+
+
+def _parts_of(
+    decided: Decision | ShadowRun, at_most: Mapping[str, int]
+) -> dict[str, Any]:
     described: dict[str, Any] = {}
     left_out = 0
-    for name, most in _MOST.items():
-        items = getattr(decision, name)
+    for name, most in at_most.items():
+        items = getattr(decided, name)
         described[name] = list(map(_describe, items[:most]))
         left_out += len(items[most:])
-    for item in decision.aggregates[:_MOST_OTHERS]:
+    for item in decided.aggregates[: at_most["aggregates"]]:
         left_out += len(item.aggregates[_MOST_AGGREGATES:])
     described["left_out"] = left_out
-    return json.dumps(described)[1:]
+    return described
+
+
+def _describe_shadow(results: Sequence[ShadowResult]) -> str:
+    """Return the same part of a line about shadow filters."""
+    left = {"requirements": _MOST_IN_SHADOW, "aggregates": _MOST_OTHERS}
+    line = _parts_of(Decision(()), _MOST)
+    line["shadow"] = []
+    for run, candidates, lacking in results[:_MOST_IN_SHADOW]:
+        parts = _parts_of(run, left)
+        line["left_out"] += parts.pop("left_out")
+        for name in left:
+            left[name] -= len(parts[name])
+        reason = None
+        if run.reason is not None:
+            reason = _cut(run.reason, _TEXT_LENGTH)
+        line["shadow"].append(
+            {
+                "filter": _cut(run.filter, _NAME_LENGTH),
+                "result": run.result,
+                "reason": reason,
+                "candidates": candidates,
+                "lacking": lacking,
+                **parts,
+            }
+        )
+    return json.dumps(line)[1:]
 
 
 def _describe(
@@ -110,12 +145,15 @@ def record(event: RequestEvent) -> None:
     error = event.error
     hosts: list[dict[str, Any]] = []
     result = "failed"
-    if error is None:
+    if event.shadow:
+        # A line of its own, after that of the decision.
+        result = "shadow"
+    elif error is None:
         result = "passed"
     elif isinstance(error, RequestRejected):
         result = "rejected"
     if isinstance(error, NoHostLeft):
-        # A line of its own, after that of the decision.
+        # As well.
         result = "no_host"
         hosts = [
             {**each._asdict(), "by": _cut(each.by, _NAME_LENGTH)}
@@ -136,11 +174,11 @@ def record(event: RequestEvent) -> None:
         "reason": reason,
         "hosts": hosts,
     }
-    described = (
-        event.cached_decision.described
-        if event.cached_decision
-        else _NOTHING_DECIDED
-    )
+    described = _NOTHING_DECIDED
+    if event.cached_decision:
+        described = event.cached_decision.described
+    elif event.shadow:
+        described = _describe_shadow(event.shadow)
     _HISTORY.info("%s", f"{json.dumps(own)[:-1]}, {described}")
 
 

@@ -50,26 +50,38 @@ def installed_filters() -> dict[str, str]:
 
 
 def load_filters(
-    names: Sequence[str], provided: Collection[str] | None = ()
+    names: Sequence[str],
+    provided: Collection[str] | None = (),
+    option: str = "enabled_filters",
+    enabled: Collection[str] = (),
 ) -> tuple[LoadedFilter, ...]:
     """Import the filters of these names, in this order.
 
     :param provided: the needs that can be met: ``options`` and the names of
         facts; None if that does not matter.
+    :param option: has the names, for errors
+    :param enabled: the names of another option, which may not be here as well
     :raises ConfigurationError: if one is missing, offered twice, named twice,
         does not import, is not a filter, or needs a fact that is not provided.
     """
     for name in names:
         if not name:
             raise InvalidOption(
-                "enabled_filters", "a name in it is empty. Remove a comma."
+                option, "a name in it is empty. Remove a comma."
             )
         if names.count(name) > 1:
             raise InvalidOption(
-                "enabled_filters", f"{name!r} is named twice. Remove one."
+                option, f"{name!r} is named twice. Remove one."
+            )
+        if name in enabled:
+            raise InvalidOption(
+                option,
+                f"{name!r} is in enabled_filters too. Remove one of them.",
             )
     functions = {
-        name: load_entry_point(NAMESPACE, name, partial(FilterLoadError, name))
+        name: load_entry_point(
+            NAMESPACE, name, partial(FilterLoadError, name, option=option)
+        )
         for name in names
     }
     return tuple(

@@ -36,6 +36,8 @@ _BUCKETS = (
 )
 # Families without the label "filter"; all others must have it.
 _WITHOUT_FILTER = ("no_host", "unreported", "before", "after")
+# Of shadow filters.
+_IN_SHADOW = "shadow_"
 # Two services may be built at once.
 _REGISTERING = threading.Lock()
 
@@ -45,11 +47,15 @@ class Measuring:
 
     :param names: of its filters
     :param options: what groups the traits that hosts report
+    :param shadow: the names of its shadow filters
     :raises ConfigurationError: if prometheus_client is not installed
     """
 
     def __init__(
-        self, names: Iterable[str], options: Options | None = None
+        self,
+        names: Iterable[str],
+        options: Options | None = None,
+        shadow: Iterable[str] = (),
     ) -> None:
         options = options or Options()
         self._groups = groups_by_trait(options.templates)
@@ -63,14 +69,10 @@ class Measuring:
                 " metrics = false."
             ) from error
         # All are exposed from the start, with 0.
-        labelled = [
-            family
-            for key, family in vars(self._families).items()
-            if key not in _WITHOUT_FILTER
-        ]
-        for name in names:
-            for family in labelled:
-                family.labels(name)
+        for key, family in vars(self._families).items():
+            if key not in _WITHOUT_FILTER:
+                for name in shadow if key.startswith(_IN_SHADOW) else names:
+                    family.labels(name)
         # One of many pairs of labels: without any, a share of requests without
         # a host is no number, not even 0.
         self._families.no_host.labels("traits", "")
@@ -95,6 +97,7 @@ class Measuring:
             families.deferred.labels(run.filter).inc(
                 sum(note.waits for note in run.notes)
             )
+        self._observe_shadow(event)
         if isinstance(error, errors.NoHostLeft):
             families.no_host.labels(error.stage, " and ".join(error.by)).inc()
         elif isinstance(error, errors.PrefilterError) and error.filter:
@@ -102,6 +105,20 @@ class Measuring:
                 families.rejections.labels(error.filter).inc()
             else:
                 families.failures.labels(error.filter).inc()
+
+    def _observe_shadow(self, event: RequestEvent) -> None:
+        families = self._families
+        if event.cached_decision:
+            for run in event.cached_decision.decision.shadow:
+                families.shadow_requests.labels(run.filter).inc()
+                # Not a failure of a filter, which ends a request.
+                if run.result == "failed":
+                    families.shadow_failures.labels(run.filter).inc()
+        for run, candidates, lacking in event.shadow:
+            if lacking:
+                families.shadow_fewer_hosts.labels(run.filter).inc()
+            if lacking and lacking == candidates:
+                families.shadow_no_host.labels(run.filter).inc()
 
     def count_hosts(self, host_filter: str, before: int, after: int) -> None:
         """Count the hosts before and after a host filter of the scheduler."""
@@ -127,20 +144,19 @@ def _families() -> SimpleNamespace:
     import prometheus_client as prometheus  # noqa: PLC0415 - an extra
 
     def counter(name: str, text: str) -> Any:
-        return prometheus.Counter(
-            f"os_prefilter_filter_{name}", text, ["filter"]
-        )
+        return prometheus.Counter(f"os_prefilter_{name}", text, ["filter"])
 
     return SimpleNamespace(
         runs=counter(
-            "runs", "Requests that a filter decided, evaluated or cached"
+            "filter_runs",
+            "Requests that a filter decided, evaluated or cached",
         ),
         rejections=counter(
-            "rejections",
+            "filter_rejections",
             "Requests that a filter rejected, because of what they require",
         ),
         failures=counter(
-            "failures",
+            "filter_failures",
             "Requests at which a filter failed with an error of its own",
         ),
         seconds=prometheus.Histogram(
@@ -150,14 +166,29 @@ def _families() -> SimpleNamespace:
             buckets=_BUCKETS,
         ),
         requirements=counter(
-            "requirements",
+            "filter_requirements",
             "Traits, and sets of aggregates, that a filter required or"
             " forbade",
         ),
         deferred=counter(
-            "deferred",
+            "filter_deferred",
             "Traits that a filter does not require yet: hosts must report"
             " first",
+        ),
+        shadow_requests=counter(
+            "shadow_requests", "Requests that a shadow filter decided"
+        ),
+        shadow_fewer_hosts=counter(
+            "shadow_fewer_hosts",
+            "Requests that would have had fewer hosts with a shadow filter",
+        ),
+        shadow_no_host=counter(
+            "shadow_no_host",
+            "Requests that would have had no host with a shadow filter",
+        ),
+        shadow_failures=counter(
+            "shadow_failures",
+            "Requests at which a shadow filter failed, which changed nothing",
         ),
         no_host=prometheus.Counter(
             "os_prefilter_no_host",

@@ -27,6 +27,19 @@ Values: names of installed filters (``os-prefilter filter list``), separated by
 commas.
 """,
     ),
+    cfg.ListOpt(
+        "shadow_filters",
+        default=[],
+        help="""
+Request filters to try: each runs after the enabled ones, as if it were the
+last of them, and changes nothing. ``decision_history`` and ``metrics`` record
+how many of Placement's candidates lack what it requires; hosts report for it
+as for an enabled filter. To enable it, move its name to ``enabled_filters``.
+
+Values: names of installed filters, separated by commas, none of which is in
+``enabled_filters``.
+""",
+    ),
     cfg.StrOpt(
         "trait_scope",
         default="auto",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import PrefilterError
-from os_prefilter.pipeline.decision import Decision, Run
+from os_prefilter.pipeline.decision import Decision, Run, ShadowRun
 
 
 class CachedDecision(NamedTuple):
@@ -17,6 +17,16 @@ class CachedDecision(NamedTuple):
     """Logged for each request; empty if there is none."""
     described: str = ""
     """The decision in a line of the history; empty without a history."""
+
+
+class ShadowResult(NamedTuple):
+    """What a shadow filter would have changed in Placement's response."""
+
+    run: ShadowRun
+    candidates: int
+    """The hosts among Placement's candidates."""
+    lacking: int
+    """Those of them that lack what the filter requires."""
 
 
 class RequestEvent(NamedTuple):
@@ -30,6 +40,11 @@ class RequestEvent(NamedTuple):
     """Whether the decision was made for an earlier request."""
     error: BaseException | None
     """Why the request was not scheduled; None if it was."""
+    shadow: Sequence[ShadowResult] = ()
+    """What shadow filters would have changed in Placement's response.
+
+    Only of an event of its own, after that of the decision.
+    """
 
     @property
     def runs(self) -> Sequence[Run]:

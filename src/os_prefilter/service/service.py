@@ -5,6 +5,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from os_prefilter.service import (
     known_traits,
     trait_scope,
 )
-from os_prefilter.service.answer import ReasonFinder
+from os_prefilter.service.answer import ReasonFinder, shadow_results
 from os_prefilter.service.capacity import not_known
 from os_prefilter.service.conf import (
     GROUP,
@@ -112,22 +113,26 @@ class Service:
     """What Placement knows; None if the embedding service provides all."""
     look_up_server_options: LookUpServerOptions | None = None
     """Returns what a server asks for; None if the request spec has it."""
+    shadow: tuple[LoadedFilter, ...] = ()
+    """Filters that are run after the others and change nothing."""
 
     def __post_init__(self) -> None:
+        self._all_filters = (*self.filters, *self.shadow)
         self._reads_server_options = any(
-            SERVER_OPTIONS in each.declaration.reads for each in self.filters
+            SERVER_OPTIONS in each.declaration.reads
+            for each in self._all_filters
         )
         self._waits = (
             self.options.wait_for_reports and deferral.FACT in self.facts
         )
-        needed = needed_facts(self.filters, self.options)
-        # Some are one of several in a reading.
-        known = [
-            self.facts[name] for name in sorted(needed & self.facts.keys())
+        self._facts = self._facts_for(self.filters)
+        self._shadow_facts = [
+            fact
+            for fact in self._facts_for(self._all_filters)
+            if fact not in self._facts
         ]
-        self._facts = list(dict.fromkeys(known))
         self._snapshot = self._snapshot_of(
-            tuple(fact.version for fact in self._facts)
+            tuple(fact.version for fact in (*self._facts, *self._shadow_facts))
         )
 
     @classmethod
@@ -188,17 +193,24 @@ class Service:
         options = options_from(conf, in_nova=in_nova)
         group = conf[GROUP]
         names = group.enabled_filters
-        measuring = Measuring(names, options) if group.metrics else None
+        in_shadow = group.shadow_filters
+        measuring = (
+            Measuring(names, options, in_shadow) if group.metrics else None
+        )
         provided = facts or {}
         names_provided = NEEDS | provided.keys() | DERIVED
         if placement:
             names_provided |= OF_PLACEMENT
         filters = load_filters(names, names_provided)
+        shadow = load_filters(
+            in_shadow, names_provided, "shadow_filters", names
+        )
+        every = filters + shadow
         known = facts_from(
             conf,
             options,
             provided,
-            filters,
+            every,
             placement=placement,
             stores=stores,
         )
@@ -227,20 +239,11 @@ class Service:
             implied_by if group.require_implied_devices else None,
             placement,
             look_up_server_options,
+            shadow,
         )
         if placement:
-            placement.create_traits(traits_to_create(filters, options))
-        addition = ""
-        if names and options.wait_for_reports and deferral.FACT not in known:
-            addition = (
-                "; enforced at once, as this service provides no fact"
-                f" {deferral.FACT!r}"
-            )
-        LOG.info(
-            "Request filters enabled: %s%s.",
-            ", ".join(names) or "none ([prefilter] enabled_filters is empty)",
-            addition,
-        )
+            placement.create_traits(traits_to_create(every, options))
+        service._log_filters()
         return service
 
     @classmethod
@@ -262,6 +265,32 @@ class Service:
         known = facts_of(facts or {}, filters, _FACTS_INTERVAL)
         return cls(filters, options or Options(), known)
 
+    def _log_filters(self) -> None:
+        names = [each.name for each in self.filters]
+        addition = ""
+        waits = self.options.wait_for_reports
+        if names and waits and deferral.FACT not in self.facts:
+            addition = (
+                "; enforced at once, as this service provides no fact"
+                f" {deferral.FACT!r}"
+            )
+        LOG.info(
+            "Request filters enabled: %s%s.",
+            ", ".join(names) or "none ([prefilter] enabled_filters is empty)",
+            addition,
+        )
+        if self.shadow:
+            LOG.info(
+                "Request filters in shadow, which change nothing: %s.",
+                ", ".join(each.name for each in self.shadow),
+            )
+        if self.shadow and not self.observers:
+            LOG.warning(
+                "[prefilter] shadow_filters has no effect: set"
+                " decision_history or metrics to true, for what the filters"
+                " would change."
+            )
+
     def __repr__(self) -> str:
         names = ", ".join(each.name for each in self.filters)
         return f"<Service: {names or 'no filters'}>"
@@ -271,7 +300,7 @@ class Service:
 
         It does not wait for compute nodes to report.
         """
-        gates = {each.declaration.gate for each in self.filters} - {""}
+        gates = {each.declaration.gate for each in self._all_filters} - {""}
         opened = {
             gate: deployment_facts.Fact(
                 gate, lambda _context: True, inf, unknown=True
@@ -326,6 +355,11 @@ class Service:
             until = deployment_facts.latest_end()
         try:
             cached, is_cached = self._decide_once(request_spec, context, until)
+            if self.shadow:
+                decision = self._snapshot.pipeline.with_nova_style_shadow(
+                    cached.decision, request_spec, context
+                )
+                cached = cached._replace(decision=decision)
             write(cached.decision.additions, request_spec)
         except BaseException as error:
             # Also eventlet's Timeout, which is no Exception.
@@ -383,6 +417,39 @@ class Service:
         self.end_without_host(error, request_spec, context)
         return error
 
+    def answered(
+        self,
+        decision: Decision,
+        candidates: Mapping[str, Any],
+        request_spec: Any = None,
+        context: Any = None,
+    ) -> None:
+        """Record what shadow filters would have changed in the candidates.
+
+        Call it once after each response of Placement, with or without
+        candidates. It asks nothing, and raises no error.
+
+        :param decision: of :meth:`apply`
+        :param candidates: the body of the response to
+            ``GET /allocation_candidates``, from microversion 1.34 on
+        :param request_spec: for the history
+        """
+        if not self.observers:
+            return
+        try:
+            results = shadow_results(decision.shadow, candidates)
+        except Exception as error:  # noqa: BLE001 - the request matters, shadow filters do not
+            LOG.warning(
+                "Failed to compare shadow filters with Placement's response:"
+                " %s",
+                describe_error(error),
+            )
+            return
+        if results:
+            self.notify(
+                RequestEvent(request_spec, context, None, False, None, results)
+            )
+
     def end_without_host(
         self, error: NoHostLeft, request_spec: Any, context: Any
     ) -> None:
@@ -417,6 +484,10 @@ class Service:
         :return: the decision, and whether it comes from the cache
         """
         versions = deployment_facts.versions_of(self._facts, context, until)
+        for fact in self._shadow_facts:
+            # No request waits for a fact that only shadow filters need.
+            fact.begin(context)
+            versions += (fact.version,)
         snapshot = self._snapshot
         if snapshot.versions != versions:
             # Replaced as a whole: what is being decided with earlier values is
@@ -455,6 +526,13 @@ class Service:
             lambda: self._decided(pipeline, request, context),
         )
 
+    def _facts_for(
+        self, filters: tuple[LoadedFilter, ...]
+    ) -> list[deployment_facts.Fact]:
+        needed = needed_facts(filters, self.options) & self.facts.keys()
+        # Some are one of several in a reading.
+        return list(dict.fromkeys(self.facts[name] for name in sorted(needed)))
+
     def _implied_in(self, request: Request) -> dict[str, str]:
         if not self.implied_by:
             return {}
@@ -484,7 +562,7 @@ class Service:
     def _snapshot_of(self, versions: tuple[int, ...]) -> Snapshot:
         """Return the state with the values of facts, or with later ones."""
         values: dict[str, Any] = {}
-        for fact in self._facts:
+        for fact in (*self._facts, *self._shadow_facts):
             values.update(fact.values())
         if self.metrics:
             self.metrics.observe_facts(values)
@@ -494,6 +572,7 @@ class Service:
             values,
             self._adjustments(values),
             self.remark,
+            self.shadow,
         )
         return Snapshot(versions, pipeline, DecisionCache())
 
@@ -509,9 +588,9 @@ class Service:
             for name, value in values.items()
             if value is not UNKNOWN
         }
-        if self._waits and self.filters:
+        if self._waits and self._all_filters:
             yield deferral.defer(
-                self.filters, known.get(deferral.FACT), self.options
+                self._all_filters, known.get(deferral.FACT), self.options
             )
         if known_traits.FACT in known:
             yield known_traits.leave_out_unknown(
@@ -523,12 +602,19 @@ class Service:
         if scope is TraitScope.AUTO and known.get(trait_scope.FACT) is False:
             scope = TraitScope.ROOT_AND_UNSUFFIXED
         if scope is TraitScope.ROOT_AND_UNSUFFIXED:
-            yield trait_scope.mirror
+            yield partial(trait_scope.mirror, self.filters)
 
 
 def _log(cached: CachedDecision) -> None:
     if cached.warning:
         LOG.warning("Ignored part of the request: %s", cached.warning)
+    for run in cached.decision.shadow:
+        if run.result == "failed":
+            LOG.warning(
+                "The shadow filter %r failed, which changes nothing: %s",
+                run.filter,
+                run.reason,
+            )
     if LOG.logger.isEnabledFor(logging.DEBUG):
         decision = cached.decision
         decided = (

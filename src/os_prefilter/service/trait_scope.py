@@ -9,6 +9,7 @@ at the trees of all hosts, and at the root's traits first. With ``[prefilter]
 trait_scope = auto`` the pipeline chooses by the fact ``nested_providers``.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from os_prefilter.request.filter_contract import LoadedFilter
@@ -21,12 +22,18 @@ FACT = "nested_providers"
 
 
 def mirror(
-    _filter: LoadedFilter, result: Requirements, request: Request
+    enabled: Collection[LoadedFilter],
+    each: LoadedFilter,
+    result: Requirements,
+    request: Request,
 ) -> Requirements:
     """Require the root's traits of the unsuffixed group too.
 
-    It does so only where the candidates stay the same.
+    It does so only where the candidates stay the same, and so not for a filter
+    that is in shadow.
     """
+    if each not in enabled:
+        return result
     # Not the forbidden ones: each provider of the group is excluded by one, so
     # a host would be by the trait of its GPU.
     on_root = [

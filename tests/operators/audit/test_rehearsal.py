@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.marker_traits import (
@@ -23,8 +28,23 @@ from os_prefilter.hosts.marker_traits import (
 )
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter_agent.capabilities import COLUMNS, capabilities
-from os_prefilter_tools.fleet.model import Fleet
-from os_prefilter_tools.operators.audit.rehearsal import become, read_canaries
+from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
+from os_prefilter_tools.adapters.fleet_reader import read_fleet
+from os_prefilter_tools.fleet.model import Fleet, provider_uuid
+from os_prefilter_tools.fleet.server import Server
+from os_prefilter_tools.operators.audit.destinations import Destinations
+from os_prefilter_tools.operators.audit.image_audit import FilterChange
+from os_prefilter_tools.operators.audit.rehearsal import (
+    become,
+    read_canaries,
+    rehearse,
+)
+from os_prefilter_tools.operators.audit.server_audit import (
+    STRANDED,
+    ServerAudit,
+    audit_servers,
+)
+from tests.conftest import pipeline_of, times
 from tests.guests.records import host_of, records
 from tests.support.corpus import corpus_hosts
 from tests.support.hosts import X86
@@ -34,6 +54,7 @@ from tests.support.reporting_fleets import (
     by_nova_alone,
     by_the_agent,
     fleet_of,
+    wanted_by,
 )
 
 OWN = {
@@ -318,3 +339,179 @@ def test_file_of_another_driver_is_refused(tmp_path: Path) -> None:
     fleet = fleet_of([by_the_agent(_recorded_hosts()[0])])
     with pytest.raises(DocumentError, match="is of another kind than"):
         read_canaries([f"host-0={path}"], fleet)
+
+
+def _marked(facts: LibvirtFacts, *machine_types: str) -> LibvirtFacts:
+    """Return a host whose libvirt marks machine types as deprecated."""
+    guests = {
+        name: replace(guest, deprecated_machines=frozenset(machine_types))
+        for name, guest in facts.guests.items()
+    }
+    return replace(facts, guests=guests)
+
+
+_KVM = [each for each in _recorded_hosts() if each.virt_type == "kvm"]
+OLD = _marked(_KVM[0], "pc-i440fx-1.4", "pc-i440fx-2.4")
+NEW = _marked(_KVM[-1], "pc-i440fx-2.4")
+_PROPERTIES: tuple[dict[str, str], ...] = (
+    {},
+    {"hw_video_model": "qxl"},
+    {"hw_video_model": "virtio"},
+    {"hw_vif_model": "igb"},
+    {"hw_sound_model": "virtio"},
+    {"hw_machine_type": "q35", "hw_firmware_type": "uefi"},
+    {"trait:CUSTOM_RACK_7": "required"},
+    {"trait:HW_CPU_X86_AVX512F": "required"},
+)
+_FILTERS = ("image_metadata", "image_type", "hpet", "compute_status")
+WANTED = wanted_by()
+
+
+# The agent of this host reports no CPU.
+_BY_OTHERS = sorted(OWN.difference(names_of_cpu("a CPU")))
+
+
+def _random_fleet(random: Random) -> Fleet:
+    """Return old hosts, of which some report and some are changed by hand."""
+    traits = []
+    for _ in range(random.randint(2, 4)):
+        own = random.sample(_BY_OTHERS, random.randint(0, 3))
+        traits.append(by_the_agent(OLD, WANTED) | set(own))
+    return fleet_of([*traits, by_the_agent(NEW, WANTED)])
+
+
+def _upgrade(client: PlacementClient, host: str) -> None:
+    """Upgrade a host in Placement: its nova-compute reports, then its agent."""
+    uuid = provider_uuid(host)
+    generation, traits = client.provider_traits(uuid)
+    lost = by_nova_alone(OLD) - by_nova_alone(NEW)
+    client.set_provider_traits(
+        uuid, generation, (traits - lost) | by_nova_alone(NEW)
+    )
+    goal = goal_of(NEW, WANTED, Mode.BESIDE)
+    ProviderTraits(client, host).sync_once(goal)
+
+
+def _servers(random: Random, fleet: Fleet) -> list[Server]:
+    names = [host.name for host in fleet.hosts]
+    flavor = Flavor(2, 2048, 20)
+    return [
+        Server(
+            RequestSpec(flavor, Image(random.choice(_PROPERTIES), "qcow2")),
+            host=random.choice(names),
+            uuid=f"id-{number}",
+            machine_type=random.choice(("pc-i440fx-1.4", "pc-i440fx-2.4")),
+        )
+        for number in range(8)
+    ]
+
+
+def _destinations(audit: ServerAudit) -> set[object]:
+    return {
+        (server.id, line.now, line.if_died, line.without, line.conflict)
+        for line in audit.lines
+        for server in line.servers
+    }
+
+
+@pytest.mark.parametrize("seed", range(times(4)))
+def test_rehearsal_and_then_the_change_give_the_same_audit(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    with EmbeddedPlacement(_random_fleet(random)) as placement:
+        client = placement.client
+        now = read_fleet(client)
+        last = len(now.hosts) - 1
+        canaries = read_canaries([f"host-*=host-{last}"], now)
+        # Of a wave, some.
+        some = random.sample(sorted(canaries), random.randint(1, last))
+        canaries = {name: canaries[name] for name in some}
+        rehearsed = become(now, canaries)
+        client.ensure_traits(rehearsed.custom_traits)
+        for name in some:
+            _upgrade(client, name)
+        real = read_fleet(client)
+    differences = [
+        expected.traits ^ host.traits
+        for expected, host in zip(rehearsed.hosts, real.hosts, strict=True)
+    ]
+    assert differences == [frozenset()] * len(real.hosts)
+    servers, pipeline = _servers(random, now), pipeline_of(*_FILTERS)
+    before = Destinations(now, pipeline)
+    predicted = audit_servers(
+        servers, Destinations(rehearsed, pipeline, before=before)
+    )
+    found = audit_servers(servers, Destinations(real, pipeline))
+    assert _destinations(predicted) == _destinations(found)
+    assert predicted.count(*STRANDED) == found.count(*STRANDED)
+    marked = found.machine_types.deprecated
+    assert predicted.machine_types.deprecated == marked
+
+
+def test_servers_on_machine_types_that_are_gone_or_marked_are_counted() -> (
+    None
+):
+    fleet = fleet_of([by_the_agent(OLD, WANTED), by_the_agent(NEW, WANTED)])
+    pipeline = pipeline_of(*_FILTERS)
+    now = Destinations(fleet, pipeline)
+    after = become(fleet, read_canaries(["host-0=host-1"], fleet))
+    servers = [
+        Server(RequestSpec(Flavor(1, 512)), "host-0", name, machine_type=name)
+        for name in ("pc-i440fx-1.4", "pc-i440fx-2.4", "pc-q35-7.2", "")
+    ]
+    found = audit_servers(servers, Destinations(after, pipeline, before=now))
+    types = found.machine_types
+    assert list(types.gone) == [("host-0", "pc-i440fx-1.4")]
+    assert list(types.deprecated) == [("host-0", "pc-i440fx-2.4")]
+    assert types.judged == 3
+    assert types.not_known == 1
+    assert not audit_servers(servers, now).machine_types.gone
+
+
+REPORTED_ALL = by_the_agent(OLD, WANTED)
+UPGRADED = by_the_agent(NEW, WANTED)
+
+
+def _meanwhile(*hosts: set[str]) -> dict[str, tuple[int, str]]:
+    """Return what happens to each trait while all hosts become like the last."""
+    fleet = fleet_of(hosts)
+    pipeline = pipeline_of(*_FILTERS, wait_for_reports=True)
+    canaries = read_canaries([f"*=host-{len(hosts) - 1}"], fleet)
+    change = FilterChange(pipeline, pipeline)
+    found = rehearse(fleet, become(fleet, canaries), change, canaries)
+    return {
+        trait: (each.hosts, each.effect)
+        for each in found.mixed
+        for trait in each.traits
+        if each.filter == "image_metadata"
+    }
+
+
+def test_traits_that_only_some_hosts_have_are_named_with_their_time() -> None:
+    meanwhile = _meanwhile(REPORTED_ALL, REPORTED_ALL, UPGRADED)
+    assert meanwhile["COMPUTE_GRAPHICS_MODEL_QXL"] == (
+        2,
+        "enforced: excludes each from its upgrade on",
+    )
+    assert meanwhile["COMPUTE_NET_VIF_MODEL_IGB"] == (
+        2,
+        "enforced: excludes each until its upgrade",
+    )
+    assert "COMPUTE_NET_VIF_MODEL_VIRTIO" not in meanwhile
+
+
+def test_row_is_deferred_until_all_hosts_that_have_not_reported_do() -> None:
+    meanwhile = _meanwhile(REPORTED_ALL, by_nova_alone(OLD), UPGRADED)
+    machine = "CUSTOM_COMPUTE_MACHINE_Q35"
+    assert meanwhile[machine] == (1, "deferred until all are upgraded")
+
+
+def test_row_is_deferred_while_the_canary_has_no_agent() -> None:
+    meanwhile = _meanwhile(REPORTED_ALL, REPORTED_ALL, by_nova_alone(NEW))
+    machine = "CUSTOM_COMPUTE_MACHINE_Q35"
+    assert meanwhile[machine] == (3, "deferred until the canary reports")
+
+
+def test_row_that_is_deferred_before_and_after_is_not_named() -> None:
+    alone = by_nova_alone(OLD)
+    meanwhile = _meanwhile(alone, alone, by_nova_alone(NEW))
+    assert "CUSTOM_COMPUTE_MACHINE_Q35" not in meanwhile

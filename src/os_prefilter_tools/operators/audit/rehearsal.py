@@ -270,7 +270,7 @@ def _mixed_times(
     for key, missing in _unreported(after, change.after).items():
         name, row, trait = key
         missed = reported.get(key, ())
-        if missed and missing:
+        if missing and len(missing) == len(missed):
             continue
         effects = {
             f"{ENFORCED}: excludes each from its upgrade on": lost[trait],
@@ -279,7 +279,7 @@ def _mixed_times(
         if missed:
             effects = {f"{DEFERRED} until all are upgraded": len(missed)}
         if missing:
-            effects = {f"{DEFERRED} once one is upgraded": len(missing)}
+            effects = {f"{DEFERRED} until the canary reports": len(missing)}
         for effect, hosts in effects.items():
             if hosts:
                 traits = found.setdefault((name, row, hosts, effect), [])

@@ -4,6 +4,8 @@
 can run it, at the first attempt.
 """
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -103,6 +105,25 @@ def test_live_migration_prefers_a_host_that_reports_the_same_cpu(
         assert server.host == "old"
         moved = cloud.act(server, _move("os-migrateLive", None), "ACTIVE")
         assert moved.host == "q35"
+
+
+def test_first_destination_of_a_live_migration_passes_novas_comparison_of_cpus() -> (
+    None
+):
+    """It does where one host does, and Nova's own weighers choose others."""
+    argv = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "unittest",
+        "tests.novas.functional.libvirt_cpus",
+    ]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Ran 1 test" in done.stderr
 
 
 def test_live_migration_excludes_no_host_because_of_its_cpu(

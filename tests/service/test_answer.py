@@ -979,6 +979,12 @@ _GROUP, _OTHER_GROUP = "CUSTOM_PREFILTER_CPU_AAA", "CUSTOM_PREFILTER_CPU_BBB"
             1.0,
             id="a group of another release",
         ),
+        pytest.param(
+            f"{_SSE} {_AVX}",
+            f"{_SSE} {_AVX} CUSTOM_COMPUTE_SEVERAL_CPU_MODELS",
+            1.0,
+            id="several models have the same traits together",
+        ),
     ],
 )
 def test_cpu_fits_by_the_group_that_libvirt_vouches_for_and_by_traits(

@@ -22,9 +22,10 @@ from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostState
 from nova.scheduler.weights import HostWeightHandler
 
-from os_prefilter.nova import PreferredTraits
+from os_prefilter.nova import PreferredTraits, scheduling
 from os_prefilter.nova.scheduling import CPU_FITS
 from os_prefilter.service.answer import cpu_fits
+from os_prefilter.service.deployment_facts import ask_in_time
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, Provider, provider_uuid
 from tests.support.nova_objects import nova_spec
@@ -314,6 +315,24 @@ def test_placement_that_fails_at_the_present_host_weighs_no_cpu(
     observed.hook = answering((503, b"busy"), f"{provider_uuid(_FULL)}/traits")
     assert _fits(_weights(scheduler, _spec())) == {}
     assert "Failed to read the CPU traits" in caplog.text
+
+
+def test_readings_of_one_move_wait_until_the_same_time(
+    start: Start, observed: Observed
+) -> None:
+    """For the excluded hosts, and for the CPU of the present one."""
+    scheduler = start("image_metadata", *_WEIGHERS)
+    ask(observed)
+    with (
+        mock.patch.object(scheduling, "compute_nodes_of", return_value=set()),
+        mock.patch.object(
+            scheduling, "ask_in_time", side_effect=ask_in_time
+        ) as asking,
+    ):
+        _query(scheduler, _spec(ignore_hosts=list(_CPUS)))
+    names = [call.args[1] for call in asking.call_args_list]
+    assert names == ["excluded hosts", "CPU of a server"]
+    assert len({call.args[2] for call in asking.call_args_list}) == 1
 
 
 def test_what_is_known_of_cpus_goes_with_the_request(

@@ -11,7 +11,11 @@ from uuid import UUID
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter_agent.cli.listing import Listing, Rows
-from os_prefilter_tools.operators.decisions import LoggedDecision, decisions_in
+from os_prefilter_tools.operators.decisions import (
+    SHADOW,
+    LoggedDecision,
+    decisions_in,
+)
 from os_prefilter_tools.operators.explain import line_of
 
 
@@ -70,7 +74,10 @@ class Decisions(Listing):
             warning=is_cut,
         )
         if parsed_args.formatter in ("json", "yaml"):
-            return LoggedDecision._fields, latest
+            names = LoggedDecision._fields
+            # As recorded: lines without shadow filters have no such key.
+            number = len(names) - (not any(each.shadow for each in latest))
+            return names[:number], [each[:number] for each in latest]
         if parsed_args.request_id is not None:
             columns = (
                 "Time",
@@ -101,7 +108,7 @@ class Decisions(Listing):
                 continue
             if request_id is not None and each.request != request_id:
                 continue
-            if arguments.rejected and each.result == "passed":
+            if arguments.rejected and each.result in ("passed", SHADOW):
                 continue
             self._matching += 1
             yield each.time, self._matching, each
@@ -113,6 +120,8 @@ def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
     They look as in ``explain``; the reason comes first.
     """
     where = (each.time, each.server or "")
+    if each.result == SHADOW:
+        yield (*where, "", SHADOW, "", "", each.outcome)
     if each.reason is not None:
         yield (*where, "", each.result, "", "", each.reason)
     for step in each.hosts:
@@ -132,6 +141,10 @@ def _lines(each: LoggedDecision) -> Iterator[tuple[str, ...]]:
             f"{each.left_out} more requirements, preferences and notes",
         )
     elif each.reason is None and not (
-        each.requirements or each.aggregates or each.preferences or each.notes
+        each.requirements
+        or each.aggregates
+        or each.preferences
+        or each.notes
+        or each.shadow
     ):
         yield (*where, "", "nothing required", "", "", "")

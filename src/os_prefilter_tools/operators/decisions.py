@@ -20,7 +20,7 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
 
-_PARTS: Final[Mapping[str, Mapping[str, type]]] = {
+_PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "requirements": {
         "trait": str,
         "required": bool,
@@ -36,8 +36,19 @@ _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
         "filter": str,
         "source": str,
     },
+    "shadow": {
+        "filter": str,
+        "result": str,
+        "reason": str | None,
+        "candidates": int | None,
+        "lacking": int | None,
+        "requirements": list,
+        "aggregates": list,
+    },
 }
 """Keys of each item of these fields."""
+SHADOW: Final = "shadow"
+"""The result of a line about shadow filters."""
 
 # A quotation mark within a text of JSON is escaped, so that no text of a
 # decision has it.
@@ -70,7 +81,8 @@ class LoggedDecision(NamedTuple):
 
     ``passed``, ``rejected`` because of what the request requires, ``failed``
     because of an error, or ``no_host``: no host was left for a request that
-    had passed.
+    had passed; ``shadow``: what filters in ``shadow_filters`` would have
+    changed.
     """
     reason: str | None
     """Why the request was rejected, failed, or has no host."""
@@ -96,6 +108,13 @@ class LoggedDecision(NamedTuple):
     """The parts of the request that did not become requirements, and why."""
     left_out: int
     """How many requirements, preferences and notes the line leaves out."""
+    shadow: list[dict[str, Any]]
+    """What shadow filters would have changed; empty for other results.
+
+    Each with ``filter``, ``result``, ``reason``, the number of ``candidates``
+    and of those ``lacking`` what it requires, ``requirements`` and
+    ``aggregates``.
+    """
 
     @property
     def outcome(self) -> str:
@@ -107,6 +126,9 @@ class LoggedDecision(NamedTuple):
             )
             text = f"{self.result}: {self.reason}"
             return f"{text} ({numbers})" if numbers else text
+        if self.result == SHADOW:
+            parts = map(_describe_shadow, self.shadow)
+            return f"shadow: {'; '.join(parts) or 'no change'}"
         number = len(self.requirements) + len(self.aggregates)
         return pluralize(number, "requirement") if number else "no requirement"
 
@@ -114,12 +136,19 @@ class LoggedDecision(NamedTuple):
         self,
     ) -> Iterator[Requirement | AggregateRequirement | Preference]:
         """Yield the requirements and preferences as for a new request."""
-        yield from (Requirement(**item) for item in self.requirements)
-        for item in self.aggregates:
-            yield AggregateRequirement(
-                **{**item, "aggregates": tuple(map(str, item["aggregates"]))}
-            )
+        for part in (self._asdict(), *self.shadow):
+            yield from (Requirement(**item) for item in part["requirements"])
+            for item in part["aggregates"]:
+                names = tuple(map(str, item["aggregates"]))
+                yield AggregateRequirement(**{**item, "aggregates": names})
         yield from (Preference(**item) for item in self.preferences)
+
+
+def _describe_shadow(part: Mapping[str, Any]) -> str:
+    if part["result"] != "passed":
+        return f"{part['filter']} {part['result']}: {part['reason']}"
+    numbers = f"{part['lacking']} of {part['candidates']} candidates"
+    return f"{part['filter']} would exclude {numbers}"
 
 
 _TYPES: Final = {
@@ -206,19 +235,33 @@ def _parse(message: bytes) -> LoggedDecision:
     :raises RecursionError: if it is nested too deep
     """
     found = strict(message.rstrip().removesuffix(_RESET).decode())
+    if isinstance(found, dict):
+        # Other releases, and other results, have no such key.
+        found.setdefault("shadow", [])
     if not (
         _has(found, _TYPES)
         and all(isinstance(each, str) for each in found["notes"])
     ):
         raise ValueError("not a decision")
-    for name, types in _PARTS.items():
+    _check_parts(found, _PARTS)
+    for part in found["shadow"]:
+        _check_parts(part, ("requirements", "aggregates"))
+    return LoggedDecision(*(_printable(found[name]) for name in _TYPES))
+
+
+def _check_parts(found: dict[str, Any], names: Iterable[str]) -> None:
+    """Keep the known keys of each item of these fields.
+
+    :raises ValueError: if one is missing
+    """
+    for name in names:
+        types = _PARTS[name]
         parts = []
         for each in found[name]:
             if not _has(each, types):
                 raise ValueError("not a requirement")
             parts.append({key: each[key] for key in types})
         found[name] = parts
-    return LoggedDecision(*(_printable(found[name]) for name in _TYPES))
 
 
 def _has(found: Any, types: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from errno import EACCES
 from itertools import permutations
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import ProviderTraits
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
@@ -219,8 +221,13 @@ _REFUSED = {
     ),
     "neither a host nor a file": (
         ["host-*=canary"],
-        "'canary' is neither a host nor a file. Name a resource provider of a"
-        " host, or what 'os-prefilter capabilities show -f json' printed.",
+        "the fleet has no host 'canary', and as a file: there is no such file."
+        " Check the path.",
+    ),
+    "name that no file can have": (
+        [f"host-*={'x' * 5000}"],
+        f"the fleet has no host {quote('x' * 5000)}, and as a file: the file cannot be read:"
+        " File name too long. Check the path and its permissions.",
     ),
     "another architecture": (
         ["arm=host-1"],
@@ -310,15 +317,6 @@ _FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: path.write_text(""),
         "the file is empty; expected JSON. Check the command that wrote it.",
     ),
-    "directory": (
-        Path.mkdir,
-        "this is a directory; give the path of a file.",
-    ),
-    "named pipe": (
-        os.mkfifo,
-        "this is a named pipe, a socket or a device; give the path of a"
-        " regular file.",
-    ),
 }
 
 
@@ -331,6 +329,44 @@ def test_file_of_something_else_is_refused(
     with pytest.raises(DocumentError) as caught:
         read_canaries([f"*={path}"], THREE)
     assert str(caught.value) == f"{path}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (Path.mkdir, "this is a directory; give the path of a file."),
+        (
+            os.mkfifo,
+            "this is a named pipe, a socket or a device; give the path of a"
+            " regular file.",
+        ),
+    ],
+    ids=["directory", "named pipe"],
+)
+def test_path_of_no_file_is_refused(
+    make: Callable[[Path], object], problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "canary"
+    make(path)
+    with pytest.raises(DocumentError) as caught:
+        read_canaries([f"*={path}"], THREE)
+    assert str(caught.value) == (
+        f"--becoming: the fleet has no host {quote(str(path))}, and as a file:"
+        f" {problem}"
+    )
+
+
+def test_file_that_cannot_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError(EACCES, "Permission denied")
+
+    path = tmp_path / "canary"
+    path.touch()
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DocumentError, match="cannot be read: Permission"):
+        read_canaries([f"*={path}"], THREE)
 
 
 def test_file_of_another_driver_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import os_traits
@@ -136,14 +135,15 @@ def _canary_named(name: str, fleet: Fleet) -> Canary:
     for host in fleet.instance_hosts:
         if host.name == name:
             return Canary(name, host.traits, _by_software(fleet.traits))
-    if not Path(name).exists():
+    try:
+        data = read_bytes(name)
+    except DocumentError as error:
         raise DocumentError(
             OPTION,
-            f"{quote(name)} is neither a host nor a file. Name a resource"
-            " provider of a host, or what 'os-prefilter capabilities show -f"
-            " json' printed.",
-        )
-    document: Any = parse_json(read_bytes(name), name)
+            f"the fleet has no host {quote(name)}, and as a file:"
+            f" {error.problem}",
+        ) from error
+    document: Any = parse_json(data, name)
     try:
         answers = {row["Trait"]: row["Host has it"] for row in document}
     except (KeyError, TypeError) as error:

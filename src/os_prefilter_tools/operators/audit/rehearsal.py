@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, NamedTuple
 
 import os_traits
@@ -193,8 +194,7 @@ def _check_kind(host: Provider, canary: Canary, pattern: str) -> None:
         own, other = host.traits & names, canary.has & names
         if own and other and own.isdisjoint(other):
             differs = f"it has {join_names(own)}, not {join_names(other)}"
-    # Of Nova's drivers, only libvirt's reports devices.
-    devices = traits_reported_by_nova() - traits_without_devices(None)
+    devices = _device_traits()
     if devices.isdisjoint(host.traits) != devices.isdisjoint(canary.has):
         differs = differs or "only one of them reports devices"
     if differs:
@@ -204,6 +204,12 @@ def _check_kind(host: Provider, canary: Canary, pattern: str) -> None:
             f" kind than the canary {quote(canary.name)}: {differs}. Give a"
             " pattern without it.",
         )
+
+
+@cache
+def _device_traits() -> frozenset[str]:
+    """Return the traits that, of Nova's drivers, only libvirt's reports."""
+    return traits_reported_by_nova() - traits_without_devices(None)
 
 
 class MixedTime(NamedTuple):

@@ -42,6 +42,7 @@ from os_prefilter_tools.operators.audit.server_audit import (
     ServerVerdict,
     audit_servers,
 )
+from os_prefilter_tools.operators.audit.waves import find_waves
 
 
 class AuditFilters(Listing):
@@ -120,13 +121,11 @@ class AuditFilters(Listing):
         with self.context.progress() as progress, _each_warning_once():
             fleet = asked.fleet(self.context)
             change = asked.change(fleet, self.context)
-            destinations = Destinations(fleet, change.after)
+            was = destinations = Destinations(fleet, change.after)
             rehearsal = asked.rehearse(fleet, change.after, self.context)
             if rehearsal:
                 then = rehearsal.change.after
-                destinations = Destinations(
-                    rehearsal.fleet, then, before=destinations
-                )
+                destinations = Destinations(rehearsal.fleet, then, before=was)
             with UntilStopped() as reading:
                 servers = reading.items(
                     asked.read_servers(self.context, left_out)
@@ -137,6 +136,15 @@ class AuditFilters(Listing):
                     names_in(asked.without),
                     progress,
                     left_out,
+                )
+            waves = None
+            if rehearsal and asked.waves:
+                waves = find_waves(
+                    found.residents,
+                    was.index,
+                    destinations.index,
+                    destinations.hosts_named(rehearsal.upgraded),
+                    asked.waves,
                 )
         not_read = escape_line(reading.reason)
         if not_read and not found.servers:
@@ -157,9 +165,10 @@ class AuditFilters(Listing):
             or host_filters
             or found.count(ServerVerdict.UNKNOWN)
         )
-        self.exit_code = (
-            NO_HOST if found.count(*STRANDED) else int(not is_clear)
+        is_stranded = found.count(*STRANDED) or (
+            waves and (waves.stranded or waves.in_the_way)
         )
+        self.exit_code = NO_HOST if is_stranded else int(not is_clear)
         self.about = {
             "filters": _names_of(change.after),
             "summary": audit_rows.server_document(
@@ -174,6 +183,11 @@ class AuditFilters(Listing):
             )
             lines.append((problem, True))
         lines += ((text, False) for text in audit_rows.server_summary(found))
+        if waves:
+            document = audit_rows.waves_document(waves, found)
+            self.about["waves"] = document
+            summary = audit_rows.waves_summary(document)
+            lines += ((text, False) for text in summary)
         what = "Host filters that may exclude more hosts"
         lines += ((text, True) for text in first_of(what, host_filters))
         self._finish(asked, found, lines, left_out, rehearsal)

@@ -122,6 +122,11 @@ def add_audit_arguments(
     )
     add_repeatable(group, "--without", "HOST", text)
     text = (
+        "with --servers and --becoming: find an order to upgrade the hosts in,"
+        " at most N at the same time, in which servers keep destinations"
+    )
+    group.add_argument("--waves", metavar="N", type=int, help=text)
+    text = (
         "end the command after this time; with --servers, judge those read"
         f" until then; default: {TIMEOUT:g}"
     )
@@ -151,6 +156,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
     servers: str | bool | None = None
     """A file; False: the servers of the cloud; None: an audit of images."""
     without: Sequence[str] = ()
+    waves: int | None = None
 
     def check(self, context: Context) -> None:
         """Refuse options that do not go together.
@@ -171,6 +177,7 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
             raise DocumentError(
                 "--images", "it cannot go with --volumes. Give one of the two."
             )
+        self._check_waves()
         if self.servers is None:
             if self.without:
                 raise DocumentError(
@@ -190,6 +197,19 @@ class AuditArguments(filters_and_hosts.FiltersAndHosts):
             raise DocumentError(
                 "--only",
                 "changed is about images. With --servers, give unschedulable.",
+            )
+
+    def _check_waves(self) -> None:
+        if self.waves is None:
+            return
+        if self.waves < 1:
+            problem = f"{self.waves} is no number of hosts. Give 1 or more."
+            raise DocumentError("--waves", problem)
+        if self.servers is None or not self.becoming:
+            raise DocumentError(
+                "--waves",
+                "it is about an upgrade of hosts with servers. Give --servers"
+                " and --becoming as well.",
             )
 
     def change(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from os_prefilter.common.host_sets import numbers_in
+from os_prefilter.common.host_sets import numbers_in, union
 from os_prefilter.common.quoting import (
     escape_line,
     join_first_names,
@@ -23,6 +23,7 @@ from os_prefilter_tools.operators.audit.destinations import (
 from os_prefilter_tools.operators.audit.entry_list import LeftOut
 from os_prefilter_tools.operators.audit.rehearsal import Rehearsal
 from os_prefilter_tools.operators.audit.server_audit import ByMachineType
+from os_prefilter_tools.operators.audit.waves import Waves
 
 _MOST_NAMES = 3
 _FIRST = 10
@@ -495,3 +496,65 @@ def rehearsal_summary(found: Rehearsal) -> Iterator[SummaryLine]:
         for each in found.mixed
     ]
     yield from first_of("While only some are upgraded", meanwhile)
+
+
+def waves_document(
+    found: Waves, audited: server_audit.ServerAudit
+) -> dict[str, Any]:
+    """Return waves of an upgrade for JSON and YAML."""
+
+    def names_of(hosts: int) -> list[str]:
+        return [escape_line(audited.names[each]) for each in numbers_in(hosts)]
+
+    waves = []
+    for wave in found.waves:
+        servers = [each for each in audited.residents if each.own & wave]
+        shut_down = [
+            each.name._asdict() for each in servers if each.before == each.own
+        ]
+        waves.append(
+            {
+                "hosts": names_of(wave),
+                "servers": len(servers),
+                "shut_down": shut_down,
+            }
+        )
+    upgraded = union(found.waves)
+    stranded = [
+        {
+            **each.name._asdict(),
+            "host": each.host,
+            "keep": each.count_missing(upgraded),
+            "hosts": names_of(each.before & ~each.after & upgraded),
+        }
+        for each in found.stranded
+    ]
+    in_the_way = [
+        {**each.name._asdict(), "host": each.host} for each in found.in_the_way
+    ]
+    return {"waves": waves, "stranded": stranded, "in_the_way": in_the_way}
+
+
+def waves_summary(document: dict[str, Any]) -> Iterator[SummaryLine]:
+    """Yield the lines about waves of an upgrade."""
+
+    def name_of(server: dict[str, Any]) -> str:
+        return f"{server['name'] or server['id']} on {server['host']}"
+
+    waves = []
+    for wave in document["waves"]:
+        text = pluralize(wave["servers"], "server")
+        if wave["shut_down"]:
+            text += f", {len(wave['shut_down'])} of them shut down"
+        waves.append(f"{', '.join(wave['hosts'])} ({text})")
+    yield from first_of("Waves", waves)
+    stranded = [
+        f"{name_of(each)} (do not upgrade {each['keep']} of"
+        f" {join_first_names(each['hosts'], _FIRST)})"
+        for each in document["stranded"]
+    ]
+    yield from first_of("Without a destination after any order", stranded)
+    yield from first_of(
+        "Moved by no order that was found",
+        list(map(name_of, document["in_the_way"])),
+    )

@@ -242,7 +242,8 @@ def _place(
     """Return the allocations of the servers that find a place together."""
     kinds = [destinations.judge(server).kind for server in servers]
     moving = [Moving(kind.demand, kind.hosts) for kind in kinds]
-    return JointPlacement(destinations.index).place(moving)
+    placed = JointPlacement(destinations.index).place(moving)
+    return [allocation for _, allocation in placed]
 
 
 contested_fleets = pytest.mark.parametrize("seed", range(300, 300 + times(20)))

@@ -303,9 +303,12 @@ class Destinations:
 
         Its group does not count then.
         """
-        conditions = judged.kind.demand.conditions()
-        hosts = self._if_empty.find_candidates(conditions)
+        hosts = self.find_if_empty(judged.kind.demand)
         return (hosts & judged.others).bit_count()
+
+    def find_if_empty(self, demand: Demand) -> int:
+        """Return the hosts that meet a demand if empty."""
+        return self._if_empty.find_candidates(demand.conditions())
 
     def _request_of(self, server: Server) -> RequestSpec:
         """Return the request of a move as Nova makes it.

@@ -31,6 +31,7 @@ from os_prefilter_tools.fleet.server import ANTI_AFFINITY, ServerGroup
 
 Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
 """UUID of a provider -> resource class -> amount."""
+Placed: TypeAlias = "Sequence[tuple[Moving, Allocation]]"
 
 _MOST_TRIED = 200
 """The most hosts with servers, and without, tried for one server."""
@@ -47,6 +48,8 @@ class Moving(NamedTuple):
     hosts: int
     """The set of its destinations."""
     group: ServerGroup | None = None
+    number: int = 0
+    """What the caller knows it by."""
 
 
 class _Server(NamedTuple):
@@ -83,15 +86,15 @@ class JointPlacement:
 
     def place(
         self, servers: Iterable[Moving], gone: int | None = None
-    ) -> Sequence[Allocation]:
-        """Return allocations of servers that find hosts at the same time.
+    ) -> Placed:
+        """Return servers that find hosts at the same time, with allocations.
 
         Perhaps not of the most that do.
 
         :param gone: the number of a host whose shared providers are gone
         """
         possible = [self._measure(each) for each in servers if each.hosts]
-        best: Sequence[Allocation] = ()
+        best: Placed = ()
         for order in _ORDERS:
             ordered = sorted(possible, key=order)
             for _ in range(_TRIES):
@@ -99,7 +102,7 @@ class JointPlacement:
                 placed, left_out = list[_Server](), list[_Server]()
                 for each in ordered:
                     (placed if filling.put(each) else left_out).append(each)
-                best = max(best, filling.allocations, key=len)
+                best = max(best, filling.placed, key=len)
                 if not left_out:
                     return best
                 ordered = [*left_out, *placed]
@@ -174,7 +177,7 @@ class _Filling:
     """Resources that servers take from hosts, one server after the other."""
 
     def __init__(self, together: JointPlacement, gone: int | None) -> None:
-        self.allocations: list[Allocation] = []
+        self.placed: list[tuple[Moving, Allocation]] = []
         self._together = together
         self._gone = gone
         self._taken: dict[str, dict[str, int]] = {}
@@ -192,7 +195,7 @@ class _Filling:
     def put(self, server: _Server) -> bool:
         """Put a server on the fullest host with capacity, if there is one."""
         index = self._together.index
-        demand, hosts, group = server.moving
+        demand, hosts, group, _ = server.moving
         hosts &= ~self._full.get(server.key, 0)
         if group:
             hosts &= ~group.closed_hosts(self._members_of(group))
@@ -217,7 +220,7 @@ class _Filling:
             self._free_shares[number] = share
             if group:
                 self._members_of(group)[number] += 1
-            self.allocations.append(found)
+            self.placed.append((server.moving, found))
             return True
         return False
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize, quote
+from os_prefilter_tools.fleet.demand import Demand
 from os_prefilter_tools.fleet.server import Server
 from os_prefilter_tools.operators.audit.destinations import (
     Destinations,
@@ -115,6 +116,29 @@ class ServerLine:
     servers: list[Name] = field(default_factory=list)
 
 
+class Resident(NamedTuple):
+    """A server in a rehearsed upgrade."""
+
+    name: Name
+    host: str
+    own: int
+    """The set of its host; empty if it has none in the fleet."""
+    before: int
+    """The hosts that it may be on as they are, its own among them."""
+    after: int
+    """The hosts that it may be on once they are upgraded."""
+    moving: Moving
+
+    def places(self, upgraded: int) -> int:
+        """Return the hosts that it may be on when some are upgraded."""
+        return self.before & ~upgraded | self.after & upgraded
+
+    def count_missing(self, upgraded: int) -> int:
+        """Return how many such hosts it lacks to have a destination."""
+        needed = 2 if self.own else 1
+        return max(0, needed - self.places(upgraded).bit_count())
+
+
 class HostSum(NamedTuple):
     """The servers of one host."""
 
@@ -204,6 +228,8 @@ class ServerAudit:
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
     is_rehearsal: bool = False
+    residents: Sequence[Resident] = ()
+    """The servers of a rehearsed upgrade."""
 
     def count(self, *verdicts: ServerVerdict) -> int:
         """Return how many servers have one of the verdicts."""
@@ -244,6 +270,7 @@ def audit_servers(
     machine_types = MachineTypes()
     without_cpu: dict[str, list[Name]] = {}
     by_host: dict[int, list[_Leaving]] = {}
+    residents: list[Resident] = []
     count = 0
     for server in _members_last(_each_once(servers, left_out)):
         if server.no_place:
@@ -272,6 +299,8 @@ def audit_servers(
         own = destinations.number_of(server)
         if own is not None:
             by_host.setdefault(own, []).append(leaving)
+        if destinations.before:
+            residents.append(_resident(server, line, leaving, destinations))
         not_judged.update(parts)
         unknown.update(destinations.unknown_of(server))
         progress("servers", count, None)
@@ -327,6 +356,7 @@ def audit_servers(
         without_cpu=without_cpu,
         names=names,
         is_rehearsal=destinations.before is not None,
+        residents=residents,
     )
 
 
@@ -420,6 +450,28 @@ def _judge(
         if note.warn or note.waits
     }
     return line, leaving, notes, parts
+
+
+def _resident(
+    server: Server,
+    line: ServerLine,
+    leaving: _Leaving,
+    destinations: Destinations,
+) -> Resident:
+    number, (moving, _) = destinations.number_of(server), leaving
+    own = 0 if number is None else 1 << number
+    after = line.now
+    if moving:
+        # It comes back to the amounts that it had.
+        after |= own & destinations.find_if_empty(moving.demand)
+    return Resident(
+        _name_of(server),
+        line.host,
+        own,
+        line.before | own,
+        after,
+        moving or Moving(Demand({}), 0),
+    )
 
 
 def _judge_alone(

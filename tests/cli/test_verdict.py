@@ -306,6 +306,20 @@ def test_failures_that_an_enabled_filter_leaves_are_counted_by_property(
     assert (found["source"], found["failed"]) == (_SOURCE, 2)
 
 
+def test_filter_that_left_no_failure_has_no_details(plan: Plan) -> None:
+    plan.boot("timer", enabled=["image_metadata"])
+    assert plan.rows_of()["image_metadata"]["Details"] == []
+
+
+def test_trait_that_is_required_in_two_scopes_counts_once(plan: Plan) -> None:
+    twice = [
+        _requirement("hpet", scope=scope) for scope in ("root", "unsuffixed")
+    ]
+    plan.boot("plain", run=False, shadow=[_shadow(requirements=twice)])
+    (found,) = plan.rows_of()["hpet"]["Details"]
+    assert found["failed"] == 1
+
+
 _UNKNOWN = {
     "it is being built": {"run": False, "status": "BUILD", "fault": None},
     "deleted while built": {"run": False, "status": "DELETED", "fault": None},

@@ -140,6 +140,8 @@ def _details(result: FilterResult) -> Cell:
         # A failure with a fault, if there is one.
         _, fault, server = max(builds)
         failed = sum(has_failed for has_failed, *_ in builds)
+        if not (failed or result.is_shadow):
+            continue
         run = len(builds) - failed
         numbers = {"failed": failed, "run": run, "server": server}
         values.append({**place._asdict(), **numbers, "fault": fault})

@@ -13,10 +13,10 @@ from os_prefilter.hosts.marker_traits import (
     groups_by_trait,
     keys_in,
 )
-from os_prefilter.request.requirements import ROOT
+from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.matching import traits_of
-from os_prefilter_tools.fleet.model import Fleet
+from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.operators.boots import (
     FAILED,
     REJECTED,
@@ -164,6 +164,16 @@ def _hosts_of(places: Iterable[Place]) -> str:
     return join_first_names(list(names), _MOST_NAMES)
 
 
+def _meets(host: Provider, item: Requirement) -> bool:
+    having = host.traits
+    # Any provider of a host may have what a request group requires. What it
+    # forbids excludes one provider, of which the root gives the server its
+    # memory.
+    if item.required and item.scope != ROOT:
+        having = traits_of(host.walk())
+    return (item.trait in having) == item.required
+
+
 class HostTraits:
     """The requirements that hosts of a fleet do not meet, by their traits."""
 
@@ -171,33 +181,25 @@ class HostTraits:
         self._hosts = {host.name: host for host in fleet.instance_hosts}
         self._groups = groups_by_trait(Options().templates)
 
-    def find_unmet(self, name: str, part: Part) -> list[Place] | None:
+    def find_unmet(self, name: str, part: Part) -> set[Place] | None:
         """Return what a host does not meet; None if that is not known.
 
         All requirements of an enabled filter, whatever the host.
         """
         if part.result == REJECTED:
-            return [Place(name, REJECTED, part.reason)]
-        if not part.is_shadow:
-            return [
-                Place("", item.trait, item.source)
-                for item in part.requirements
-            ]
+            return {Place(name, REJECTED, part.reason)}
         host = self._hosts.get(name)
-        if host is None:
-            return None
-        found = []
+        found = set()
+        # A trait may be required in two scopes.
         for item in part.requirements:
-            # Any provider of a host may have what a request group requires.
-            # What it forbids excludes one provider, of which the root gives
-            # the server its memory.
-            having = host.traits
-            if item.required and item.scope != ROOT:
-                having = traits_of(host.walk())
-            if (item.trait in having) != item.required:
-                trait = item.trait if item.required else f"!{item.trait}"
+            trait = item.trait if item.required else f"!{item.trait}"
+            if not part.is_shadow:
+                found.add(Place("", trait, item.source))
+            elif host is None:
+                return None
+            elif not _meets(host, item):
                 is_reported = self._has_reported(item.trait, host.traits)
-                found.append(Place(name, trait, item.source, is_reported))
+                found.add(Place(name, trait, item.source, is_reported))
         return found
 
     def _has_reported(self, trait: str, traits: frozenset[str]) -> bool:

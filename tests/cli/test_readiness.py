@@ -174,13 +174,17 @@ def test_a_filter_of_the_file_is_ready_where_hosts_reported_it_alone(
     )
 
 
+@pytest.mark.parametrize("names", ["enabled_filters", "shadow_filters"])
 def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    names: str,
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And report markers that no provider has; those in use stay, and so do
     the traits themselves.
     """
-    conf = _conf(tmp_path, "enabled_filters = hpet")
+    conf = _conf(tmp_path, f"{names} = hpet")
     options = {"enabled_filters": ["hpet"], "reported_traits": []}
     mine, other = names_with(WANTED, wanted_by(**options))[0], f"{WANTED}ABCDE"
     unused, used = marker_of("CUSTOM_VM_MODE_HVM"), marker_of(HPET)
@@ -225,6 +229,17 @@ def test_wishes_of_other_sections_are_named_and_removed_if_asked_for(
         "--forget-unwanted: give --os-cloud, and --config-file"
         in capsys.readouterr().err
     )
+
+
+def test_filters_in_shadow_are_listed(
+    fleet: str, tmp_path: Path, cli: Cli
+) -> None:
+    """Their hosts must report before they are enabled."""
+    conf = _conf(
+        tmp_path, "enabled_filters = image_type", "shadow_filters = hpet"
+    )
+    lines = cli.json("readiness", "--hosts", fleet, "--config-file", conf)
+    assert {line["Filter"] for line in lines} == {"image_type", "hpet"}
 
 
 def _unwanted(*names: str, **options: object) -> tuple[list[str], list[str]]:

@@ -187,6 +187,78 @@ def test_coverage_says_which_filters_wait_and_which_may_exclude_hosts(
     assert details.startswith(says)
 
 
+def test_filters_in_shadow_are_checked_as_well(
+    server: Served, check: Check
+) -> None:
+    text = _enabled(
+        server,
+        "compute_status",
+        "shadow_filters = hpet",
+        "decision_history = true",
+    )
+    found = check(text)
+    assert found["Configuration"] == (
+        SUCCESS,
+        "Request filters enabled: compute_status. In shadow: hpet.",
+    )
+    code, details = found["Traits in Placement"]
+    assert code == WARNING
+    assert "(hpet)" in details
+    code, details = found["Reports"]
+    assert code == WARNING
+    assert details.startswith(
+        f"hpet (in shadow) waits for 1 compute node ({HOST}) without a report."
+    )
+
+
+def test_shadow_without_metrics_and_history_is_a_warning(
+    server: Served, check: Check
+) -> None:
+    found = check(_enabled(server, "", "shadow_filters = compute_status"))
+    code, details = found["Configuration"]
+    assert code == WARNING
+    assert details.startswith(
+        "[prefilter] shadow_filters has no effect: set decision_history"
+    )
+    # Filters in shadow alone are some.
+    assert "no filter runs" not in details
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        ("hpett", "shadow_filters: the request filter 'hpett' cannot be used"),
+        ("hpet", "shadow_filters: 'hpet' is in enabled_filters too"),
+    ],
+)
+def test_wrong_name_in_shadow_is_a_failure(
+    names: str, says: str, server: Served, check: Check
+) -> None:
+    found = check(_enabled(server, "hpet", f"shadow_filters = {names}"))
+    code, details = found["Configuration"]
+    assert code == FAILURE
+    assert says in details
+
+
+def test_entry_point_is_missing_for_shadow_filters_too(
+    server: Served, check: Check
+) -> None:
+    text = _enabled(server, "", "shadow_filters = compute_status")
+    found = check(text.replace(LINES, ""))
+    assert found["Entry point"][0] == FAILURE
+
+
+def test_missing_trait_is_no_failure_of_a_filter_in_shadow(
+    server: Served, check: Check
+) -> None:
+    """Nothing requires it, so that Placement refuses no request."""
+    options = ("owner_trait = CUSTOM_OF_NONE", "wait_for_reports = false")
+    enabled = check(_enabled(server, "owner", *options))
+    assert enabled["Traits in Placement"][0] == FAILURE
+    in_shadow = check(_enabled(server, "", "shadow_filters = owner", *options))
+    assert in_shadow["Traits in Placement"][0] == WARNING
+
+
 def test_custom_traits_of_rules_are_left_to_the_scheduler_and_a_cloud_without_compute_nodes_is_named(
     server: Served, check: Check, tmp_path: Path
 ) -> None:

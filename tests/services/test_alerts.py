@@ -72,6 +72,12 @@ _MARKED = (
     'os_prefilter_servers_on_deprecated_machine_type{{machine_type="{}",'
     ' host="{}", exporter="{}"}}'
 )
+# One each three minutes.
+_TWENTY_AN_HOUR = " ".join(f"{number}x2" for number in range(481))
+_TRIED = 'os_prefilter_shadow_requests_total{filter="owner"}'
+_NONE_LEFT = 'os_prefilter_shadow_no_host_total{filter="owner"}'
+_FEWER = 'os_prefilter_shadow_fewer_hosts_total{filter="owner"}'
+_SHADOW_FAILS = 'os_prefilter_shadow_failures_total{filter="owner"}'
 # A value, its growth a minute and for how many minutes; an underscore is a
 # minute without a sample.
 _CASES: dict[str, tuple[dict[str, str], set[str]]] = {
@@ -137,6 +143,54 @@ _CASES: dict[str, tuple[dict[str, str], set[str]]] = {
     ),
     "no server on a deprecated machine type any more": (
         {_MARKED.format("pc", "b", "1"): "2x1400 _x40"},
+        set(),
+    ),
+    "a small cloud, 20 requests an hour, none of which finds a host": (
+        {_RUNS: _TWENTY_AN_HOUR, _ROOM: _TWENTY_AN_HOUR},
+        {"ServersWithoutHost", "HardlyAnyServerHasAHost"},
+    ),
+    "a filter in shadow that would leave fewer hosts to all": (
+        {
+            _TRIED: "0+3x1440",
+            _FEWER: "0+3x1440",
+            _NONE_LEFT: "0x1440",
+            _SHADOW_FAILS: "0x1440",
+        },
+        set(),
+    ),
+    "a small cloud, and a filter in shadow that would leave no host": (
+        {
+            _TRIED: "0x359 1x359 2x359 3x359 4x360",
+            _NONE_LEFT: "0x359 1x359 2x359 3x359 4x360",
+            _SHADOW_FAILS: "0x1440",
+        },
+        {"ShadowFilterWouldLeaveNoHost"},
+    ),
+    "a filter in shadow that would leave no host once": (
+        {_TRIED: "0x1400 1x40", _NONE_LEFT: "0x1400 1x40"},
+        set(),
+    ),
+    "a large cloud, and a filter in shadow that is wrong at times": (
+        {_TRIED: "0+300x1440", _NONE_LEFT: "0+5x1440"},
+        set(),
+    ),
+    "a filter in shadow that fails": (
+        {
+            _TRIED: "0+3x1440",
+            _NONE_LEFT: "0x1440",
+            _SHADOW_FAILS: "0x1000 1x440",
+        },
+        {"ShadowFilterFails"},
+    ),
+    "affinity groups while a filter is in shadow": (
+        {
+            _RUNS: "0+3x1440",
+            _HOSTS.format("before"): "0+3000x1440",
+            _HOSTS.format("after"): "0+3x1440",
+            _TRIED: "0+3x1440",
+            _FEWER: "0x1440",
+            _NONE_LEFT: "0x1440",
+        },
         set(),
     ),
     "a filter that fails": (

@@ -215,6 +215,8 @@ class FiltersAndHosts:
         hosts: "Fleet | PlacementClient",
         context: Context | None = None,
         had: frozenset[str] = frozenset(),
+        *,
+        with_shadow: bool = False,
     ) -> Service:
         """Return the service of the filters.
 
@@ -226,11 +228,12 @@ class FiltersAndHosts:
         :param context: for hosts of a cloud, whose Nova has the aggregates
         :param had: traits that hosts reported before, and filters still
             require
+        :param with_shadow: whether filters in shadow count as enabled
         :raises ConfigurationError: if the configuration cannot be served.
         """
         conf = read_configuration(self.config_file)
         service_conf.warn_of_misspelt_names(conf)
-        enabled = self._enabled(conf, hosts)
+        enabled = self._enabled(conf, hosts, with_shadow=with_shadow)
         options = service_conf.options_from(conf, in_nova=True)
         # Once: a fleet looks for them on each of its providers.
         in_use = (
@@ -271,16 +274,23 @@ class FiltersAndHosts:
         )
 
     def _enabled(
-        self, conf: cfg.ConfigOpts, hosts: "Fleet | PlacementClient"
+        self,
+        conf: cfg.ConfigOpts,
+        hosts: "Fleet | PlacementClient",
+        *,
+        with_shadow: bool,
     ) -> Sequence[str]:
         """Return the filters of ``--filter``, else of the file, else all ours.
 
         :raises ConfigurationError: if there is none, or one has no rules to
             apply
         """
-        enabled: Sequence[str] = (
-            names_in(self.filter) or conf[service_conf.GROUP].enabled_filters
-        )
+        group = conf[service_conf.GROUP]
+        in_shadow = group.shadow_filters if with_shadow else []
+        enabled: Sequence[str] = names_in(self.filter) or [
+            *group.enabled_filters,
+            *in_shadow,
+        ]
         if not enabled and not self.config_file:
             # Not those of other packages: one that does not load would break
             # every command.
@@ -315,7 +325,7 @@ class FiltersAndHosts:
             for each in load_filters(enabled, provided=None)
             if RULES in each.facts
         ]
-        if with_rules and not conf[service_conf.GROUP].rules_dirs:
+        if with_rules and not group.rules_dirs:
             advice = "give --config-file with [prefilter] rules_dirs."
             raise ConfigurationError(
                 f"The filter {with_rules[0]} has no rules: {advice}"

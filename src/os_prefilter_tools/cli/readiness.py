@@ -64,7 +64,7 @@ class ShowReadiness(Listing):
                 " section.",
             )
         fleet = asked.fleet(self.context, traits_only=True)
-        service = asked.service(fleet, self.context)
+        service = asked.service(fleet, self.context, with_shadow=True)
         # Without a configuration the table shows what could be required.
         options = (
             service.options

@@ -138,11 +138,14 @@ class Checks(upgradecheck.UpgradeCommands):
             logger.removeHandler(handler)
         warnings = [record.getMessage() for record in handler.buffer]
         names = [each.name for each in self._service.filters]
-        if not names:
+        shadow = [each.name for each in self._service.shadow]
+        if not names and not shadow:
             warnings.append(
                 "[prefilter] enabled_filters is empty: no filter runs."
             )
-        enabled = f"Request filters enabled: {', '.join(names)}."
+        enabled = f"Request filters enabled: {', '.join(names) or 'none'}."
+        if shadow:
+            enabled += f" In shadow: {', '.join(shadow)}."
         return (
             Result(Code.WARNING, " ".join(warnings))
             if warnings
@@ -158,7 +161,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 f"{option} has no line with {_OURS}: nova-scheduler runs no"
                 f" filter of os-prefilter. {_BOTH_LINES}"
             )
-            unused = self._service is not None and not self._service.filters
+            unused = self._service is not None and not self._filters
             return Result(Code.WARNING if unused else Code.FAILURE, text)
         # Single filters of Nova may be listed instead.
         if not any(
@@ -217,7 +220,7 @@ class Checks(upgradecheck.UpgradeCommands):
         options = self._service.options
         missing = [
             (each, self._named_by(each, options) - self._known)
-            for each in self._service.filters
+            for each in self._filters
         ]
         custom = {
             trait
@@ -251,6 +254,7 @@ class Checks(upgradecheck.UpgradeCommands):
         fails = any(
             not self._waits(each, options) and traits & others
             for each, traits in missing
+            if each in self._service.filters
         )
         return (
             Result(Code.FAILURE if fails else Code.WARNING, " ".join(said))
@@ -262,7 +266,7 @@ class Checks(upgradecheck.UpgradeCommands):
     def _reports(self) -> Result:
         if not self._service or not self._placement:
             return _NOT_CHECKED
-        filters, options = self._service.filters, self._service.options
+        filters, options = self._filters, self._service.options
         fleet = read_fleet(self._placement, inventories=False)
         if not compute_nodes(fleet):
             text = (
@@ -285,9 +289,11 @@ class Checks(upgradecheck.UpgradeCommands):
                     if self._waits(each, options)
                     else "may exclude"
                 )
+                name = each.name
+                if each in self._service.shadow:
+                    name = f"{name} (in shadow)"
                 said.append(
-                    f"{each.name} {how} {Unreported.of(silent)} without a"
-                    " report."
+                    f"{name} {how} {Unreported.of(silent)} without a report."
                 )
         if not said:
             return Result(
@@ -325,6 +331,11 @@ class Checks(upgradecheck.UpgradeCommands):
             f"{ours}, Nova {nova} (supported:"
             f" {', '.join(map(str, NOVA_RELEASES))}).",
         )
+
+    @property
+    def _filters(self) -> tuple[LoadedFilter, ...]:
+        service = self._service
+        return service.filters + service.shadow if service else ()
 
     def _named_by(
         self, each: LoadedFilter, options: Options

@@ -59,14 +59,17 @@ class ReadinessLine(NamedTuple):
 def configured_filters(
     conf: cfg.ConfigOpts,
 ) -> tuple[tuple[LoadedFilter, ...], Options]:
-    """Return the filters that the configuration enables, and the options.
+    """Return the filters of the configuration, and the options.
+
+    Those in shadow are among them: hosts report for them as well.
 
     :raises ConfigurationError: if an option is wrong, or a filter does not
         load
     """
     options = options_from(conf)
-    filters = load_filters(conf[GROUP].enabled_filters, provided=None)
-    return filters, options
+    group = conf[GROUP]
+    names = [*group.enabled_filters, *group.shadow_filters]
+    return load_filters(names, provided=None), options
 
 
 def find_unwanted(

@@ -682,6 +682,13 @@ def test_metrics_of_two_requests(name: str) -> None:
     assert [*_counts(label).values()] == [*expected, None, None]
 
 
+def test_metrics_of_configured_shadow_filters_begin_at_0() -> None:
+    """A share is no number while there is no series."""
+    names = ["accelerators"]
+    Service.from_conf(conf_with(shadow_filters=names, metrics=True))
+    assert [*_counts("accelerators").values()] == [0, 0, 0, 0, None, None]
+
+
 def test_no_candidate_would_not_have_been_fewer() -> None:
     service = _measured("no candidate", lambda _request: require(_A, "x"))
     service.answered(service.apply(spec_of()), _candidates())

@@ -286,6 +286,12 @@ def _older_release(path: Path) -> None:
     path.write_text(json.dumps(rows[:-1]))
 
 
+def _number_for_a_name(path: Path) -> None:
+    rows = json.loads(printed_by(_recorded_hosts()[0]))
+    row = {"Trait": 5, "Host has it": "yes"}
+    path.write_text(json.dumps([*rows, row]))
+
+
 _FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "older release": (
         _older_release,
@@ -307,6 +313,10 @@ _FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "names that are lists": (
         lambda path: path.write_text('[{"Trait": [], "Host has it": "yes"}]'),
+        "expected what 'os-prefilter capabilities show -f json' prints.",
+    ),
+    "a name that is a number": (
+        _number_for_a_name,
         "expected what 'os-prefilter capabilities show -f json' prints.",
     ),
     "table": (

@@ -145,13 +145,13 @@ def _canary_named(name: str, fleet: Fleet) -> Canary:
             f" {error.problem}",
         ) from error
     document: Any = parse_json(data, name)
+    expected = "expected what 'os-prefilter capabilities show -f json' prints."
     try:
         answers = {row["Trait"]: row["Host has it"] for row in document}
     except (KeyError, TypeError) as error:
-        raise DocumentError(
-            name,
-            "expected what 'os-prefilter capabilities show -f json' prints.",
-        ) from error
+        raise DocumentError(name, expected) from error
+    if not all(isinstance(trait, str) for trait in answers):
+        raise DocumentError(name, expected)
     missing = [each for each in reporter_traits() if each not in answers]
     if missing:
         raise DocumentError(

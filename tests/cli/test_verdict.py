@@ -352,6 +352,15 @@ def test_server_that_was_deleted_after_it_ran_has_run(plan: Plan) -> None:
     assert plan.rows_of(code=2)["hpet"]["Not needed"] == 1
 
 
+def test_server_that_runs_without_an_event_of_a_host_is_not_known(
+    plan: Plan,
+) -> None:
+    plan.boot()
+    row = plan.rows_of(code=1)["hpet"]
+    assert row["Not known"] == 1
+    assert row["Verdict"] == "no verdict"
+
+
 def test_move_of_a_server_is_no_boot(plan: Plan) -> None:
     plan.boot("plain", action="resize")
     plan.boot("plain", run=False)

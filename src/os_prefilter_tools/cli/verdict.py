@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import escape_line, shorten
+from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter_agent.cli.context import values_of
 from os_prefilter_agent.cli.listing import Cell, Listing, Rows
 from os_prefilter_agent.cli.program import ERROR, NO_HOST
@@ -93,8 +93,9 @@ class ShowVerdict(Listing):
         )
         if unknown := boots - len(outcomes):
             warn(
-                f"Not known: what became of {unknown} boots. Their servers are"
-                " purged, not built yet, or beyond the first 10,000."
+                f"Not known: what became of {pluralize(unknown, 'boot')}. Such"
+                " servers are purged, not built yet, or beyond the first"
+                " 10,000."
             )
         verdicts = [each.judge()[0] for each in results if each.is_shadow]
         if not verdicts:

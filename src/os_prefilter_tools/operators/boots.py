@@ -241,4 +241,7 @@ def _attempts_in(
             name = "".join(names) if len(names) == 1 else ""
             # Nova lists the latest first: the one that may have succeeded.
             found.append((name, bool(found) or not has_run))
+    if has_run and not found:
+        # A host built it, but Nova shows no event of that.
+        found.append(("", False))
     return tuple(found)

@@ -193,7 +193,9 @@ def random_upgrade(random: Random) -> Upgrade:
     guests = []
     for _ in range(random.randint(1, 8)):
         home = random.randrange(count)
-        needs = frozenset(each for each in old[home] if random.random() < 0.6)
+        needs = frozenset(
+            each for each in sorted(old[home]) if random.random() < 0.6
+        )
         guests.append(Guest(home, random.choice((1, 1, 2, 3)), needs))
     return Upgrade(
         [random.randint(0, 5) for _ in range(count)],

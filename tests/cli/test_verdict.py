@@ -322,7 +322,17 @@ def test_trait_that_is_required_in_two_scopes_counts_once(plan: Plan) -> None:
 
 _UNKNOWN = {
     "it is being built": {"run": False, "status": "BUILD", "fault": None},
-    "deleted while built": {"run": False, "status": "DELETED", "fault": None},
+    "deleted while built": {
+        "run": False,
+        "status": "DELETED",
+        "fault": None,
+        "OS-EXT-SRV-ATTR:host": "plain-service",
+    },
+    "deleted, its host hidden": {
+        "run": False,
+        "status": "DELETED",
+        "fault": None,
+    },
 }
 
 
@@ -359,6 +369,18 @@ def test_server_that_runs_without_an_event_of_a_host_is_not_known(
     row = plan.rows_of(code=1)["hpet"]
     assert row["Not known"] == 1
     assert row["Verdict"] == "no verdict"
+
+
+def test_server_that_was_deleted_after_it_failed_has_failed(
+    plan: Plan,
+) -> None:
+    gone: dict[str, Any] = {
+        "status": "DELETED",
+        "OS-EXT-SRV-ATTR:host": None,
+        "fault": None,
+    }
+    plan.boot("plain", run=False, **gone)
+    assert plan.rows_of()["hpet"]["Avoided"] == 1
 
 
 def test_move_of_a_server_is_no_boot(plan: Plan) -> None:

@@ -32,6 +32,7 @@ _SERVERS = "/servers/detail?all_tenants=1&limit=1000&changes-since={}:00:00Z"
 # nova-compute handles what fails within, so that the result of this event is
 # "Success" for an attempt that failed as well.
 _ATTEMPT = "compute__do_build_and_run_instance"
+_HOST = "OS-EXT-SRV-ATTR:host"
 _FAULT_LENGTH = 300
 # With one request each, a cloud has answered within minutes.
 _MOST_BOOTS = 10_000
@@ -195,8 +196,11 @@ def _read_outcomes(
         if row["id"] in wanted:
             fault = (row.get("fault") or {}).get("message") or ""
             has_run = bool(row["OS-SRV-USG:launched_at"])
-            # Else it is being built, or was deleted meanwhile.
-            is_over = bool(has_run or fault or row["status"] == "ERROR")
+            # Nova keeps no fault of a deleted server. One that was deleted
+            # while a host built it has that host, and is not judged.
+            is_over = bool(has_run or fault or row["status"] == "ERROR") or (
+                row["status"] == "DELETED" and row.get(_HOST, "?") is None
+            )
             text = escape_line(fault[:_FAULT_LENGTH])
             servers[row["id"]] = is_over, has_run, text
     if wanted and not servers:

@@ -266,13 +266,17 @@ class Cloud:
             yield
 
     @contextmanager
-    def host(self, host: str, can: Mapping[str, str]) -> Iterator[Program]:
+    def host(
+        self, host: str, can: Mapping[str, str], more: str = ""
+    ) -> Iterator[Program]:
         """Run nova-compute on one more host while the context lasts; Nova and
         Placement keep the host.
+
+        :param more: lines at the end of its nova.conf
         """
         self._hosts.append(host)
         with ExitStack() as ending:
-            program = self.start(ending, "nova-compute", host)
+            program = self.start(ending, "nova-compute", host, more)
             ending.callback(self.programs.remove, program)
             self._discover({host: can})
             yield program

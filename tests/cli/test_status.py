@@ -432,7 +432,7 @@ def test_refused_login_names_the_section_and_shows_no_password(
         (
             "enabled_filters = rules",
             WARNING,
-            "Rules are inactive: set both [prefilter] enabled_filters",
+            "The filter 'rules' is inactive: set [prefilter] rules_dirs.",
         ),
     ],
 )

@@ -103,9 +103,9 @@ def test_rules_without_the_filter_or_the_filter_without_rules_log_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert required_by("rules", spec_of({"os_distro": "windows"})) == []
-    assert caplog.text.count("Rules are inactive") == 1
+    assert caplog.text.count("inactive: set [prefilter] rules_dirs") == 1
     pipeline_of("noop", rules_dirs=[str(tmp_path)])
-    assert caplog.text.count("Rules are inactive") == 2
+    assert caplog.text.count("inactive: name the filter 'rules' in") == 1
     caplog.clear()
     pipeline_of("rules", rules_dirs=[str(tmp_path)])
     # Nor where the service supplies its own.

@@ -173,8 +173,8 @@ def test_service_reads_them_together_with_the_operators_rules(
 ) -> None:
     when = "{image_property: os_distro, is: rhel10}"
     write_rules(tmp_path / "a.yaml", rule("licensed", when, ["CUSTOM_RHEL"]))
-    folders = RuleFolders([_NAME, str(tmp_path)])
-    assert folders().traits == {"CUSTOM_RHEL", *_V2, *_V3}
+    twice = RuleFolders([_NAME, str(tmp_path), _NAME])
+    assert twice().traits == {"CUSTOM_RHEL", *_V2, *_V3}
 
 
 def test_rule_of_the_same_name_is_an_error(tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ def read_rules(
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
-    for named in paths:
+    # A directory that is named twice has its rules once.
+    for named in dict.fromkeys(paths):
         try:
             path = folder_of(named)
             files = rule_files(path) if os.path.isdir(path) else [path]  # noqa: PTH112 - Path's may raise an error

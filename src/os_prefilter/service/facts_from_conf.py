@@ -213,10 +213,14 @@ def facts_from(  # noqa: PLR0913 - two have defaults
                 "%s Ignored, because no enabled filter uses rules.", error
             )
     has_rules = RULES in provided or bool(group.rules_dirs)
-    if needs_rules != has_rules:
+    if needs_rules and not has_rules:
         LOG.warning(
-            "Rules are inactive: set both [prefilter] enabled_filters (add"
-            " 'rules') and [prefilter] rules_dirs."
+            "The filter 'rules' is inactive: set [prefilter] rules_dirs."
+        )
+    if has_rules and not needs_rules:
+        LOG.warning(
+            "Rules are inactive: name the filter 'rules' in [prefilter]"
+            " enabled_filters or shadow_filters."
         )
     return facts
 

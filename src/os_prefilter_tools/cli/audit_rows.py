@@ -549,8 +549,8 @@ def waves_summary(document: dict[str, Any]) -> Iterator[SummaryLine]:
         waves.append(f"{', '.join(wave['hosts'])} ({text})")
     yield from first_of("Waves", waves)
     stranded = [
-        f"{name_of(each)} (do not upgrade {each['keep']} of"
-        f" {join_first_names(each['hosts'], _FIRST)})"
+        f"{name_of(each)} (keep {each['keep']} of"
+        f" {join_first_names(each['hosts'], _FIRST)} out of the upgrade)"
         for each in document["stranded"]
     ]
     yield from first_of("Without a destination after any order", stranded)

@@ -129,6 +129,17 @@ def notes_on_implied_devices(request: Request) -> Iterator[Note]:
         yield Note(f"image property os_distro={distro}", given, warn=True)
 
 
+# Names that people give to systems, as letters -> libosinfo's short name.
+_AS_SPOKEN_OF = {
+    "centos9": "centos-stream9",
+    "centos10": "centos-stream10",
+    "leap16": "opensuse16",
+    "oraclelinux9": "ol9",
+    "sle16": "sles16",
+    "windows11": "win11",
+    "windows2025": "win2k25",
+    "windowsserver2025": "win2k25",
+}
 _OF_WINDOWS_11 = (
     ("hw_firmware_type", "", "uefi"),
     ("os_secure_boot", "os:secure_boot", "required"),
@@ -167,7 +178,8 @@ def notes_on_guest_system(request: Request) -> Iterator[Note]:
 def _problem_of_distro(distro: str) -> str:
     known = _guest_systems_by_letters()
     letters = _letters_of(distro)
-    if letters.isalpha() and any(each.startswith(letters) for each in known):
+    begins_one = any(each.startswith(letters) for each in known)
+    if letters.isalpha() and (begins_one or letters == "windows"):
         return (
             "it names no release, and Nova drops os_version: not known which"
             " CPU the system needs. Write libosinfo's short name, with the"
@@ -191,11 +203,12 @@ def _guest_systems_by_letters() -> Mapping[str, str]:
         for clause in rule.when
         for condition in clause
     )
-    return {
+    systems = {
         _letters_of(str(value)): str(value)
         for condition in conditions
         for value in condition.values
     }
+    return systems | _AS_SPOKEN_OF
 
 
 def _letters_of(name: str) -> str:

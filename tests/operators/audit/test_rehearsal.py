@@ -319,6 +319,12 @@ _FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         _number_for_a_name,
         "expected what 'os-prefilter capabilities show -f json' prints.",
     ),
+    "an answer that is neither yes nor no": (
+        lambda path: path.write_text(
+            '[{"Trait": "COMPUTE_NODE", "Host has it": "maybe"}]'
+        ),
+        "expected what 'os-prefilter capabilities show -f json' prints.",
+    ),
     "table": (
         lambda path: path.write_text("+---+"),
         "line 1, column 1: broken JSON: Expecting value.",

@@ -45,6 +45,7 @@ from os_prefilter_tools.operators.readiness import (
 OPTION = "--becoming"
 
 # Not the marker of a CPU: hosts with the same one keep it together.
+_ANSWERS = ("yes", "no", "not known", "not owned")
 _BY_SOFTWARE = ("COMPUTE_", REPORTED, SET, DEPRECATED)
 # Nova reports them of a host's service, its state and its network cards, which
 # no upgrade changes.
@@ -150,7 +151,10 @@ def _canary_named(name: str, fleet: Fleet) -> Canary:
         answers = {row["Trait"]: row["Host has it"] for row in document}
     except (KeyError, TypeError) as error:
         raise DocumentError(name, expected) from error
-    if not all(isinstance(trait, str) for trait in answers):
+    if not all(
+        isinstance(trait, str) and answer in _ANSWERS
+        for trait, answer in answers.items()
+    ):
         raise DocumentError(name, expected)
     missing = [each for each in reporter_traits() if each not in answers]
     if missing:

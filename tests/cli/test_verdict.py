@@ -419,6 +419,14 @@ def test_decision_without_server_or_request_is_no_boot(plan: Plan) -> None:
     assert plan.rows_of()["hpet"]["Boots"] == 1
 
 
+def test_history_without_servers_says_whose_log_has_them(plan: Plan) -> None:
+    plan.decide("passed")
+    plan.decide("shadow", server=None, shadow=[_shadow()])
+    error = plan.error(*plan.argv)
+    assert error.startswith("no boot: decisions without a server or request: 1")
+    assert "nova-scheduler" in error
+
+
 def test_lines_of_other_releases_are_read(plan: Plan) -> None:
     """Fewer keys for decisions before shadow filters, more for later ones."""
     later = {**_shadow(), "of_a_later_release": {"x": 1}}

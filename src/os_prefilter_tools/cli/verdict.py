@@ -41,6 +41,10 @@ _ADVICE = (
     " shadow_filters of the schedulers, with decision_history, and read the"
     " log of a week from then on."
 )
+_OTHER_LOG = (
+    "decisions without a server or request: {}. Give the log of"
+    " nova-scheduler, which has both."
+)
 _MOST_LINES = 3
 _MOST_DETAILS = 100
 
@@ -79,7 +83,10 @@ class ShowVerdict(Listing):
             logged = decisions_in(parsed_args.paths, warn)
             history = read_boots(logged, progress)
             if not history.boots:
-                raise DocumentError("no boot", _ADVICE)
+                advice = _ADVICE
+                if history.unnamed:
+                    advice = _OTHER_LOG.format(history.unnamed)
+                raise DocumentError("no boot", advice)
             fleet = values_of(FiltersAndHosts, parsed_args).fleet(
                 self.context, traits_only=True, progress=progress
             )

@@ -72,6 +72,8 @@ class History:
     decisions: int = 0
     first: str = ""
     """When the first decision was made."""
+    unnamed: int = 0
+    """Decisions that required something, of no known server or request."""
 
 
 def read_boots(
@@ -89,10 +91,13 @@ def read_boots(
         found.first = min(found.first or each.time, each.time)
         if each.result in (REJECTED, FAILED):
             continue
+        found_parts = list(_parts_of(each))
         # Of several servers of a request, only the first is named.
         if not (each.request and is_hyphenated_uuid(each.server or "")):
+            if found_parts:
+                found.unnamed += 1
             continue
-        for part in _parts_of(each):
+        for part in found_parts:
             key = str(each.server), each.request
             parts = found.boots.setdefault(key, {})
             # The last of several decisions is the one that Nova followed.

@@ -226,7 +226,7 @@ _OF_SHADOW = {
     "time": "2026-11-03T02:14:11.482Z",
     "worker": 1,
     "request": "req-1",
-    "server": None,
+    "server": "3f0c3d8e-55a1-4c3b-9a41-6d0f5c8e7b11",
     "result": "shadow",
     "reason": None,
     "hosts": [],
@@ -235,7 +235,17 @@ _OF_SHADOW = {
     "aggregates": [],
     "notes": [],
     "left_out": 0,
-    "shadow": [],
+    "shadow": [
+        {
+            "filter": "hpet",
+            "result": "rejected",
+            "reason": "no such value",
+            "candidates": None,
+            "lacking": None,
+            "requirements": [],
+            "aggregates": [],
+        }
+    ],
 }
 
 
@@ -245,14 +255,14 @@ def test_verdict_reads_what_the_page_says_and_others_read_what_was_refused(
     tmp_path: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without a server in the log, no action of one is read."""
+    """No action is read of a server that this cloud has not."""
     monkeypatch.chdir(tmp_path)
     argv = OF_A_LOG["verdict"]
     (tmp_path / argv[0]).write_text(json.dumps(_OF_SHADOW), encoding="utf-8")
     code, out, err = _run(capsys, "admin", "verdict", *argv)
     assert code == 1
     assert out.strip() == ""
-    assert "Without a server or request: 1." in err
+    assert "none of the 1 servers of the history is there" in err
     named = _table()["verdict"]
     actions = {rule for rule in named if "os-instance-actions" in rule}
     assert len(actions) == 2

@@ -423,7 +423,9 @@ def test_history_without_servers_says_whose_log_has_them(plan: Plan) -> None:
     plan.decide("passed")
     plan.decide("shadow", server=None, shadow=[_shadow()])
     error = plan.error(*plan.argv)
-    assert error.startswith("no boot: decisions without a server or request: 1")
+    assert error.startswith(
+        "no boot: decisions without a server or request: 1"
+    )
     assert "nova-scheduler" in error
 
 
@@ -550,6 +552,23 @@ def test_decisions_shows_what_shadow_filters_would_have_changed(
     assert _TRAIT in out
     assert plan.json("decisions", log, "--rejected") == []
     assert plan.json("decisions", log)[1]["shadow"] == [_shadow()]
+
+
+def test_decisions_shows_what_a_shadow_filter_would_have_rejected(
+    plan: Plan,
+) -> None:
+    plan.boot("timer", shadow=[_shadow(result="rejected", reason="no")])
+    out, _ = plan.run("decisions", plan.argv[1])
+    assert "shadow: hpet would reject: no" in out
+
+
+def test_log_that_is_named_twice_is_read_and_shown_once(plan: Plan) -> None:
+    plan.boot("plain", run=False)
+    command, log, *others = plan.argv
+    out, err = plan.run(command, log, log, *others)
+    assert (out + err).count("decisions.log") == 1
+    out, err = plan.run("decisions", log, log)
+    assert (out + err).count("decisions.log") == 1
 
 
 def test_cloud_is_asked_for_servers_since_the_first_hour_and_each_action(

@@ -15,6 +15,7 @@ from os_prefilter_tools.operators.decisions import (
     SHADOW,
     LoggedDecision,
     decisions_in,
+    distinct_logs,
 )
 from os_prefilter_tools.operators.explain import line_of
 
@@ -63,7 +64,7 @@ class Decisions(Listing):
                 " true, and that no line is cut."
             )
             raise DocumentError("no decision", advice)
-        logs = escape_line(", ".join(parsed_args.paths))
+        logs = escape_line(", ".join(distinct_logs(parsed_args.paths)))
         text = (
             f"Decisions: {self._read} in {logs}; {self._matching} match, the"
             f" latest {len(latest)} shown"

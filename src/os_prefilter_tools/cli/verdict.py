@@ -17,7 +17,10 @@ from os_prefilter_tools.operators.boots import (
     read_boots,
     read_outcomes,
 )
-from os_prefilter_tools.operators.decisions import decisions_in
+from os_prefilter_tools.operators.decisions import (
+    decisions_in,
+    distinct_logs,
+)
 from os_prefilter_tools.operators.verdict import (
     ENABLE,
     NO,
@@ -93,7 +96,7 @@ class ShowVerdict(Listing):
             outcomes = read_outcomes(history, nova, progress)
         results = judge_filters(history, outcomes, HostTraits(fleet))
         boots = len(history.boots)
-        logs = escape_line(", ".join(parsed_args.paths))
+        logs = escape_line(", ".join(distinct_logs(parsed_args.paths)))
         self.print_line(
             f"Decisions: {history.decisions} in {logs}, since {history.first}."
             f" Boots: {boots}, judged by the traits that hosts have now."

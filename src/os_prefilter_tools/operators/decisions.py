@@ -145,6 +145,8 @@ class LoggedDecision(NamedTuple):
 
 
 def _describe_shadow(part: Mapping[str, Any]) -> str:
+    if part["result"] == "rejected":
+        return f"{part['filter']} would reject: {part['reason']}"
     if part["result"] != "passed":
         return f"{part['filter']} {part['result']}: {part['reason']}"
     numbers = f"{part['lacking']} of {part['candidates']} candidates"
@@ -157,6 +159,14 @@ _TYPES: Final = {
 }
 
 
+def distinct_logs(paths: Iterable[str]) -> list[str]:
+    """Return the paths of logs, one of each file."""
+    files = {}
+    for path in paths:
+        files[path if path == "-" else os.path.realpath(path)] = path
+    return list(files.values())
+
+
 def decisions_in(
     paths: Iterable[str], warn: Callable[[str], None]
 ) -> Iterator[LoggedDecision]:
@@ -167,10 +177,7 @@ def decisions_in(
     :raises DocumentError: if a file cannot be read, or it has lines but no
         decision
     """
-    files = {}
-    for path in paths:
-        files[path if path == "-" else os.path.realpath(path)] = path
-    for path in files.values():
+    for path in distinct_logs(paths):
         yield from _decisions_in(path, warn)
 
 

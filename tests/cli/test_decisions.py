@@ -2,6 +2,7 @@
 
 """``decisions``: the history in the log of a service, whole or damaged."""
 
+import gzip
 import io
 import json
 import logging
@@ -480,6 +481,16 @@ def test_wrong_input_is_one_line_on_the_standard_error(
     out, err = cli.run("decisions", path, code=1)
     assert out == ""
     assert err.splitlines()[0] == error.replace("FILE", path)
+
+
+@pytest.mark.parametrize("before", [b"", _record()], ids=["alone", "appended"])
+def test_packed_log_is_to_be_unpacked(before: bytes, cli: Cli) -> None:
+    path = cli.place("log.2.gz", "")
+    Path(path).write_bytes(before + gzip.compress(_record()))
+    out, err = cli.run("decisions", path, code=1)
+    assert out == ""
+    assert err.startswith(f"{path}: a part of it is packed by gzip")
+    assert "zcat -f" in err
 
 
 def test_commands_with_the_configuration_of_a_service_record_nothing(

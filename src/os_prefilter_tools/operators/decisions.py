@@ -59,6 +59,8 @@ _TEXT = re.compile(rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6} \d+ ")
 _OURS = re.compile(
     _TEXT.pattern + rb"INFO " + re.escape(LOGGER.encode()) + rb" \["
 )
+# No text of UTF-8 has it.
+_GZIP = b"\x1f\x8b\x08"
 # An older oslo.log ends each line with the end of a colour.
 _RESET = b"\x1b[00m"
 # With the prefix and the other keys of a log line, each character escaped.
@@ -174,8 +176,8 @@ def decisions_in(
 
     :param paths: logs, also pipes of a shell; ``-`` for the standard input
     :param warn: gets a sentence about the damaged lines of a log
-    :raises DocumentError: if a file cannot be read, or it has lines but no
-        decision
+    :raises DocumentError: if a file cannot be read, is packed, or has lines
+        but no decision
     """
     for path in distinct_logs(paths):
         yield from _decisions_in(path, warn)
@@ -191,6 +193,14 @@ def _decisions_in(
     with log as file:
         for number, line in enumerate(_whole_lines(file), 1):
             is_empty = False
+            # Also after other lines, if rotated files were put together.
+            if line.startswith(_GZIP):
+                problem = (
+                    "a part of it is packed by gzip. Unpack it, and read the"
+                    " standard input: zcat -f FILE ... | os-prefilter verdict"
+                    " -, or decisions -."
+                )
+                raise DocumentError(path, problem)
             is_bare = line.startswith(_START)
             if is_text is None and (is_bare or _TEXT.match(line)):
                 # The whole file has one format: what a tenant has another

@@ -407,8 +407,63 @@ def test_boots_that_would_have_changed_are_asked_about_first(
     plan.boot("plain", shadow=[_shadow(lacking=0)], enabled=["owner"])
     plan.boot("plain", run=False)
     found = plan.rows_of()
-    assert found["hpet"]["Not known"] == 0
-    assert found["owner"]["Not known"] == 1
+    assert (found["hpet"]["Boots"], found["hpet"]["Avoided"]) == (1, 1)
+    assert (found["owner"]["Boots"], found["owner"]["Not known"]) == (0, 0)
+
+
+def test_boots_beyond_the_most_are_in_no_number(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boots, "_MOST_BOOTS", 10)
+    plan.boots(50, "plain", run=False)
+    row = plan.rows_of()["hpet"]
+    assert row["Verdict"] == "enable it"
+    assert (row["Boots"], row["Changed"], row["Not known"]) == (10, 10, 0)
+    _, err = plan.run(*plan.argv)
+    assert "Judged: 10 of 50 boots" in err
+    assert "Not known" not in err
+
+
+def test_judged_boots_are_spread_over_the_history(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boots, "_MOST_BOOTS", 5)
+    plan.boots(10, "plain", run=False)
+    plan.boots(10, "plain")
+    (place,) = plan.rows_of(code=2)["hpet"]["Details"]
+    assert (place["failed"], place["run"]) == (3, 2)
+
+
+def test_rare_filter_is_judged_by_each_boot_it_would_have_changed(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One server that runs decides on it."""
+    monkeypatch.setattr(boots, "_MOST_BOOTS", 6)
+    plan.boots(20, "plain", run=False, shadow=[_shadow("rules")])
+    plan.boots(2, "plain", shadow=[_shadow("rules"), _shadow()])
+    found = plan.rows_of(code=2)
+    assert found["hpet"]["Not needed"] == 2
+    assert found["rules"]["Boots"] == 6
+
+
+def test_error_of_a_filter_decides_beyond_the_judged_boots(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boots, "_MOST_BOOTS", 1)
+    failed = _shadow(result="failed", reason="KeyError: 'x'", lacking=0)
+    plan.boot("timer", shadow=[failed])
+    plan.boot("plain", run=False)
+    assert plan.rows_of(code=2)["hpet"]["Why"] == "it failed: KeyError: 'x'"
+
+
+def test_purged_boots_have_their_share_of_the_judged(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boots, "_MOST_BOOTS", 10)
+    plan.boots(20, "plain", run=False)
+    del plan.servers[:4]
+    row = plan.rows_of()["hpet"]
+    assert (row["Boots"], row["Not known"]) == (10, 2)
 
 
 def test_decision_without_server_or_request_is_no_boot(plan: Plan) -> None:
@@ -494,25 +549,56 @@ def test_neither_cloud_nor_file_is_an_error(
 
 
 _HYPERVISORS: dict[str, Any] = {"/os-hypervisors/detail": {"hypervisors": []}}
-_NOT_NOVA: Iterable[tuple[str, Any]] = (
-    ("a list", []),
-    ("no servers", _HYPERVISORS),
-    ("no list", {**_HYPERVISORS, "/servers/detail": {"servers": 1}}),
-    ("a text", {**_HYPERVISORS, "/servers/detail": {"servers": ["x"]}}),
-    ("no field", {"/os-hypervisors/detail": {"hypervisors": [{}]}}),
+_SERVER = {
+    "id": str(UUID(int=1)),
+    "status": "ERROR",
+    "OS-SRV-USG:launched_at": None,
+}
+_NO_EVENTS = {"instanceAction": {"action": "create"}}
+_ACTION = f"/servers/{UUID(int=1)}/os-instance-actions/req-{UUID(int=1)}"
+_NOT_NOVA: Iterable[tuple[str, Any, str]] = (
+    ("a list", [], ": expected a JSON object with Nova's response"),
+    ("no servers", _HYPERVISORS, ": there is no '/servers/detail'"),
+    (
+        "no list",
+        {**_HYPERVISORS, "/servers/detail": {"servers": 1}},
+        ": /servers/detail: a value is of another type",
+    ),
+    (
+        "a text",
+        {**_HYPERVISORS, "/servers/detail": {"servers": ["x"]}},
+        "Nova's API returns a list 'servers', each with id, status",
+    ),
+    (
+        "no field",
+        {"/os-hypervisors/detail": {"hypervisors": [{}]}},
+        ": /os-hypervisors/detail: there is no 'service'",
+    ),
+    (
+        "no events",
+        {
+            **_HYPERVISORS,
+            "/servers/detail": {"servers": [_SERVER]},
+            _ACTION: _NO_EVENTS,
+        },
+        f": {_ACTION}: there is no 'events'",
+    ),
 )
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [rows for _, rows in _NOT_NOVA],
-    ids=[name for name, _ in _NOT_NOVA],
+    ("rows", "expected"),
+    [each[1:] for each in _NOT_NOVA],
+    ids=[each[0] for each in _NOT_NOVA],
 )
-def test_file_that_is_not_of_nova_is_an_error(rows: Any, plan: Plan) -> None:
+def test_file_that_is_not_of_nova_is_an_error(
+    rows: Any, expected: str, plan: Plan
+) -> None:
     plan.boot("timer")
     plan.responses = rows
     error = plan.error(*plan.argv)
-    assert "expected responses of Nova's API" in error
+    assert error.startswith(str(plan.folder / "servers.json"))
+    assert expected in error
 
 
 def test_history_is_read_from_the_standard_input(
@@ -589,7 +675,8 @@ def test_cloud_is_asked_for_servers_since_the_first_hour_and_each_action(
 
     _, log, _, servers, *_ = plan.argv
     history = boots.read_boots(decisions_in([log], print))
-    assert len(boots.read_outcomes(history, Nova(servers))) == 1
+    outcomes = boots.read_outcomes(history, Nova(servers), servers)
+    assert [each is None for each in outcomes.values()] == [False, True]
     assert len(asked) == 4
     assert "changes-since=2026-11-01T00:00:00Z" in asked[1]
 

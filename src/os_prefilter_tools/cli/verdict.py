@@ -93,7 +93,8 @@ class ShowVerdict(Listing):
             fleet = values_of(FiltersAndHosts, parsed_args).fleet(
                 self.context, traits_only=True, progress=progress
             )
-            outcomes = read_outcomes(history, nova, progress)
+            source = parsed_args.servers or "Nova"
+            outcomes = read_outcomes(history, nova, source, progress)
         results = judge_filters(history, outcomes, HostTraits(fleet))
         boots = len(history.boots)
         logs = escape_line(", ".join(distinct_logs(parsed_args.paths)))
@@ -101,11 +102,16 @@ class ShowVerdict(Listing):
             f"Decisions: {history.decisions} in {logs}, since {history.first}."
             f" Boots: {boots}, judged by the traits that hosts have now."
         )
-        if unknown := boots - len(outcomes):
+        if len(outcomes) < boots:
+            warn(
+                f"Judged: {len(outcomes)} of {boots} boots, spread over the"
+                " time, those first that a shadow filter would have changed."
+                " The log of fewer days has fewer boots."
+            )
+        if unknown := list(outcomes.values()).count(None):
             warn(
                 f"Not known: what became of {pluralize(unknown, 'boot')}. Such"
-                " servers are purged, not built yet, or beyond the first"
-                " 10,000."
+                " servers are purged, or not built yet."
             )
         verdicts = [each.judge()[0] for each in results if each.is_shadow]
         if not verdicts:

@@ -6,7 +6,14 @@ Nova's API shows the outcome: a server, the action that created it, and in the
 action an event for each host that tried to build it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -14,7 +21,7 @@ from urllib.parse import quote
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.placement_values import is_hyphenated_uuid
 from os_prefilter.common.progress import Progress, no_progress
-from os_prefilter.common.quoting import describe_error, escape_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.request.requirements import Requirement
@@ -29,6 +36,16 @@ _HYPERVISORS = "/os-hypervisors/detail?limit=1000"
 # With this parameter, deleted servers are in the list as well. From the
 # beginning of the hour: clocks differ a little.
 _SERVERS = "/servers/detail?all_tenants=1&limit=1000&changes-since={}:00:00Z"
+_OF_HYPERVISORS = (
+    "a list 'hypervisors', each with hypervisor_hostname and, in service, host"
+)
+_OF_SERVERS = (
+    "a list 'servers', each with id, status and OS-SRV-USG:launched_at"
+)
+_OF_ACTION = (
+    "an object 'instanceAction' with action and a list 'events', each with"
+    " event and host"
+)
 # nova-compute handles what fails within, so that the result of this event is
 # "Success" for an attempt that failed as well.
 _ATTEMPT = "compute__do_build_and_run_instance"
@@ -131,11 +148,17 @@ class NovaFile:
 
     It is an object with the response to each path.
 
-    :raises DocumentError: if the file cannot be read
+    :raises DocumentError: if the file cannot be read, or is not an object
     """
 
     def __init__(self, path: str) -> None:
         self._responses: Any = parse_json(read_bytes(path), path)
+        if not isinstance(self._responses, dict):
+            problem = (
+                "expected a JSON object with Nova's response to each path of"
+                " its API."
+            )
+            raise DocumentError(path, problem)
 
     def rows(self, path: str, name: str, _microversion: str) -> Any:
         """Return the rows of a listing."""
@@ -165,37 +188,114 @@ class Outcome(NamedTuple):
 def read_outcomes(
     history: History,
     nova: Any,
+    source: str,
     progress: Progress = no_progress,
-) -> dict[BootKey, Outcome]:
-    """Return the outcome of each boot that is known.
+) -> dict[BootKey, Outcome | None]:
+    """Return the outcome of each judged boot; None where it is not known.
 
     Moves, whose decisions look like those of boots, are dropped from the
     history.
 
     :param nova: a CloudService, or a :class:`NovaFile`
+    :param source: what errors name: the service, or the file
     :raises DocumentError: if no server of the history is known, or what is
         read is not of Nova
     :raises PrefilterError: if the cloud does not respond
     """
-    try:
-        return _read_outcomes(history, nova, progress)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    keys = _sample(history.boots)
+    with _reading(source, _HYPERVISORS, _OF_HYPERVISORS):
+        nodes = _read_nodes(nova)
+    path = _SERVERS.format(quote(history.first[:13]))
+    wanted = {server for server, _ in keys}
+    with _reading(source, path, _OF_SERVERS):
+        servers = _read_servers(nova, path, wanted)
+    if wanted and not servers:
         problem = (
-            "expected responses of Nova's API to the paths of its listings:"
-            f" {describe_error(error)}."
+            f"none of the {len(wanted)} servers of the history is there: they"
+            " are of another cloud or project, or purged. Check the cloud, and"
+            " the roles of the login."
         )
-        raise DocumentError("the servers", problem) from error
+        raise DocumentError(source, problem)
+    found: dict[BootKey, Outcome | None] = {}
+    for number, key in enumerate(keys, 1):
+        progress("boots", number, len(keys))
+        server, request = key
+        found[key] = None
+        if server not in servers:
+            continue
+        path = f"/servers/{server}/os-instance-actions/{quote(request, '')}"
+        is_over, has_run, fault = servers[server]
+        with _reading(source, path, _OF_ACTION):
+            response = nova.find(path, _MICROVERSION) or {}
+            action = response.get("instanceAction")
+            if action and action["action"] != "create":
+                del history.boots[key], found[key]
+            elif action and is_over:
+                attempts = _attempts_in(
+                    action["events"], nodes, has_run=has_run
+                )
+                found[key] = Outcome(attempts, fault)
+    return found
 
 
-def _read_outcomes(
-    history: History, nova: Any, progress: Progress
-) -> dict[BootKey, Outcome]:
+@contextmanager
+def _reading(source: str, path: str, expected: str) -> Iterator[None]:
+    """Say of a response that is not Nova's where it is wrong.
+
+    :param expected: what Nova's API returns for the path
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        wrong = "a value is of another type"
+        if isinstance(error, KeyError):
+            wrong = f"there is no {escape_line(str(error))}"
+        where = path.partition("?")[0]
+        problem = f"{where}: {wrong}. Nova's API returns {expected}."
+        raise DocumentError(source, problem) from error
+
+
+def _sample(
+    boots: Mapping[BootKey, Mapping[tuple[bool, str], Part]],
+) -> list[BootKey]:
+    """Return the boots to judge, spread over the time of the history.
+
+    First those that a shadow filter would have changed, of each filter
+    equally many: one server decides, on a rare filter as well.
+    """
+    if len(boots) <= _MOST_BOOTS:
+        return list(boots)
+    changed: dict[str, list[BootKey]] = {}
+    for key, parts in boots.items():
+        for part in parts.values():
+            if part.changes:
+                changed.setdefault(part.filter, []).append(key)
+    # A filter with few leaves the rest of its share to those with more.
+    groups = sorted(changed.values(), key=len)
+    found: dict[BootKey, None] = {}
+    for number, group in enumerate([*groups, list(boots)]):
+        others = [key for key in group if key not in found]
+        filters_left = max(len(groups) - number, 1)
+        share = (_MOST_BOOTS - len(found)) // filters_left
+        count = min(share, len(others))
+        for index in range(count):
+            found[others[index * len(others) // count]] = None
+    return list(found)
+
+
+def _read_nodes(nova: Any) -> dict[str, set[str]]:
+    """Return the compute nodes of each compute service."""
     nodes: dict[str, set[str]] = {}
     for row in nova.rows(_HYPERVISORS, "hypervisors", _MICROVERSION):
         of_host = nodes.setdefault(row["service"]["host"], set())
         of_host.add(row["hypervisor_hostname"])
-    wanted = {server for server, _ in history.boots}
-    path = _SERVERS.format(quote(history.first[:13]))
+    return nodes
+
+
+def _read_servers(
+    nova: Any, path: str, wanted: Collection[str]
+) -> dict[str, tuple[bool, bool, str]]:
+    """Return whether each server is over and has run, and its fault."""
     servers = {}
     for row in nova.rows(path, "servers", _MICROVERSION):
         if row["id"] in wanted:
@@ -208,34 +308,7 @@ def _read_outcomes(
             )
             text = escape_line(fault[:_FAULT_LENGTH])
             servers[row["id"]] = is_over, has_run, text
-    if wanted and not servers:
-        problem = (
-            f"none of the {len(wanted)} servers of the history is there: they"
-            " are of another cloud or project, or purged. Check the cloud, and"
-            " the roles of the login."
-        )
-        raise DocumentError("the servers", problem)
-    keys = [key for key in history.boots if key[0] in servers]
-    keys.sort(key=lambda key: not _changes(history.boots[key]))
-    keys = keys[:_MOST_BOOTS]
-    found = {}
-    for number, key in enumerate(keys, 1):
-        progress("boots", number, len(keys))
-        server, request = key
-        path = f"/servers/{server}/os-instance-actions/{quote(request, '')}"
-        action = (nova.find(path, _MICROVERSION) or {}).get("instanceAction")
-        is_over, has_run, fault = servers[server]
-        if action and action["action"] != "create":
-            del history.boots[key]
-        elif action and is_over:
-            found[key] = Outcome(
-                _attempts_in(action["events"], nodes, has_run=has_run), fault
-            )
-    return found
-
-
-def _changes(parts: Mapping[Any, Part]) -> bool:
-    return any(part.changes for part in parts.values())
+    return servers
 
 
 def _attempts_in(

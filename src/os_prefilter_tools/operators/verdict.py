@@ -119,9 +119,6 @@ class FilterResult:
         hosts: "HostTraits",
     ) -> None:
         """Add what the filter required for a boot."""
-        if part.result == FAILED:
-            self.error = self.error or part.reason
-            return
         found = {"Boots"}
         if outcome and outcome.has_failed:
             found.add("Failed")
@@ -213,14 +210,22 @@ class HostTraits:
 
 
 def judge_filters(
-    history: History, outcomes: Mapping[BootKey, Outcome], hosts: HostTraits
+    history: History,
+    outcomes: Mapping[BootKey, Outcome | None],
+    hosts: HostTraits,
 ) -> list[FilterResult]:
-    """Return the result of each filter, shadow filters first."""
+    """Return the result of each filter, shadow filters first.
+
+    Of other boots than those with an outcome, only errors count.
+    """
     found: dict[tuple[bool, str], FilterResult] = {}
     for key, parts in history.boots.items():
         for name, part in parts.items():
             result = found.setdefault(
                 name, FilterResult(part.filter, part.is_shadow)
             )
-            result.add(key, part, outcomes.get(key), hosts)
+            if part.result == FAILED:
+                result.error = result.error or part.reason
+            elif key in outcomes:
+                result.add(key, part, outcomes[key], hosts)
     return [found[name] for name in sorted(found)]

@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,7 +37,7 @@ from os_prefilter.request.requirements import (
     require,
     require_aggregates,
 )
-from os_prefilter.service import Service, decision_log
+from os_prefilter.service import Service, decision_log, metrics
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
 from os_prefilter.service.deployment_facts import Fact
 from os_prefilter.service.loading import installed_filters, load_filters
@@ -44,7 +45,7 @@ from os_prefilter.service.request_events import RequestEvent
 from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.testing.generated import any_request
-from tests.conftest import conf_with, spec_of, times
+from tests.conftest import conf_with, one_in, spec_of, times
 from tests.support import gpu_trees
 
 _A, _B, _C = "CUSTOM_A", "CUSTOM_B", "CUSTOM_C"
@@ -653,10 +654,8 @@ def _counts(name: str) -> dict[str, float | None]:
 
 
 def _measured(name: str, function: Callable[..., Any]) -> Service:
-    from os_prefilter.service.metrics import Measuring  # noqa: PLC0415
-
     return Service(
-        observers=(Measuring((), None, [name]).observe,),
+        observers=(metrics.Measuring((), None, [name]).observe,),
         shadow=(_named(name, function),),
     )
 
@@ -684,8 +683,12 @@ def test_metrics_of_two_requests(name: str) -> None:
 
 def test_metrics_of_configured_shadow_filters_begin_at_0() -> None:
     """A share is no number while there is no series."""
-    names = ["accelerators"]
-    Service.from_conf(conf_with(shadow_filters=names, metrics=True))
+    for family in vars(metrics._families()).values():
+        # Another test of this process may have counted it.
+        with suppress(KeyError, ValueError):
+            family.remove("accelerators")
+    conf = conf_with(shadow_filters=["accelerators"], metrics=True)
+    Service.from_conf(conf)
     assert [*_counts("accelerators").values()] == [0, 0, 0, 0, None, None]
 
 
@@ -838,7 +841,7 @@ def gpus() -> Iterator[PlacementClient]:
 
 
 @pytest.mark.parametrize(
-    "asked", gpu_trees.REQUESTS, ids=lambda asked: asked.name
+    "asked", gpu_trees.REQUESTS[:: one_in(4)], ids=lambda asked: asked.name
 )
 def test_owner_of_devices_is_seen_in_the_candidates(
     asked: gpu_trees.Asked, gpus: PlacementClient

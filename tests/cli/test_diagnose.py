@@ -299,12 +299,34 @@ def test_bare_metal_without_zero_cpus_is_advised_to_set_them(
 def test_advice_for_a_trait_that_no_host_has_says_that_the_command_replaces_all(
     diagnose_on: Callable[..., Any],
 ) -> None:
-    argv = ["--extra-spec", "trait:HW_CPU_X86_AVX2=required"]
+    argv = ["--extra-spec", "trait:STORAGE_DISK_SSD=required"]
     found = diagnose_on({"a": _host()}, *argv)
     assert (
         "replaces all traits of the provider: name the present ones, too"
+        in _of(found, "STORAGE_DISK_SSD")["help"]
+    )
+
+
+def test_advice_for_a_cpu_feature_is_what_nova_does_not_undo(
+    diagnose_on: Callable[..., Any],
+) -> None:
+    """nova-compute removes such a trait that an operator sets."""
+    argv = ["--extra-spec", "trait:HW_CPU_X86_AVX2=required"]
+    found = diagnose_on({"a": _host()}, *argv)
+    assert (
+        "Add a host with it, or name a newer model in [libvirt] cpu_models"
         in _of(found, "HW_CPU_X86_AVX2")["help"]
     )
+
+
+def test_advice_against_hosts_with_several_cpu_models_is_the_flavor(
+    diagnose_on: Callable[..., Any],
+) -> None:
+    several = "CUSTOM_COMPUTE_SEVERAL_CPU_MODELS"
+    argv = ["--extra-spec", f"trait:{several}=forbidden"]
+    found = diagnose_on({"a": _host(traits=[*_COMMON, several])}, *argv)
+    advice = _of(found, several)["help"]
+    assert "Name the CPU features in the flavor" in advice
 
 
 @pytest.mark.parametrize(

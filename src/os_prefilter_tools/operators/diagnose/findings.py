@@ -32,6 +32,7 @@ from os_prefilter.request.requirements import (
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
 from os_prefilter.vocabulary import table
+from os_prefilter.vocabulary.filter_rows import SEVERAL_CPU_MODELS
 from os_prefilter_tools.fleet.demand import (
     AGGREGATE,
     POLICY,
@@ -398,7 +399,15 @@ def _remedy_for_trait(
                 f"Enable the compute services of {names}: openstack compute"
                 " service set --enable."
             )
-        return f"Take hosts without {name}, or {change}."
+        how = f"Take hosts without {name}"
+        if item.names == (SEVERAL_CPU_MODELS,):
+            # Nova gives the guest a model that has what its flavor requires.
+            how = (
+                "Name the CPU features in the flavor"
+                " (trait:HW_CPU_...=required), take hosts with one model in"
+                " [libvirt] cpu_models"
+            )
+        return f"{how}, or {change}."
     if item.names[0].startswith("OWNER_"):
         return (
             f"The providers need the trait {name} of the service that owns"
@@ -418,6 +427,11 @@ def _remedy_for_trait(
         how = (
             "'os-prefilter capabilities show' on a host shows whether it has"
             " it, and why not"
+        )
+    elif item.names[0].startswith("HW_CPU_"):
+        how = (
+            "nova-compute reports it of the CPU that guests get. Add a host"
+            " with it, or name a newer model in [libvirt] cpu_models"
         )
     return f"No host has {name}: {how}; otherwise {change}."
 

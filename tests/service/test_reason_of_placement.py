@@ -11,6 +11,8 @@ from random import Random
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
+
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.reasons import ReasonReader
 from os_prefilter.common.errors import NoHostLeft
@@ -24,6 +26,7 @@ from os_prefilter_tools.fleet.model import (
     provider_uuid,
 )
 from tests.conftest import times
+from tests.support.placements import Observed
 
 _SHARING, _DISABLED = "MISC_SHARES_VIA_AGGREGATE", "COMPUTE_STATUS_DISABLED"
 _WORDS = {
@@ -324,3 +327,23 @@ def test_no_sentence_is_false_on_random_trees() -> None:
                 ), what
     assert told[CAPACITY]
     assert told["not known"]
+
+
+@pytest.mark.parametrize(
+    ("records", "limit"), [(False, "limit=1"), (True, "limit=1000")]
+)
+def test_one_candidate_of_a_class_is_enough_where_hosts_are_not_counted(
+    records: bool, limit: str
+) -> None:
+    """Each of up to 1,000 is some kilobytes of Placement's response."""
+    size = {"VCPU": Inventory(4), "MEMORY_MB": Inventory(512)}
+    traits = frozenset(("COMPUTE_NODE",))
+    host = Provider("kvm-1", provider_uuid("kvm-1"), size, traits)
+    with EmbeddedPlacement(Fleet((host,))) as placement:
+        seen = Observed(placement)
+        check = _check(seen.client, records=records)
+        check.find_short_resource("resources=MEMORY_MB:1024,VCPU:1")
+    of_one_class = [
+        each for each in seen.sent if "resources=VCPU%3A1&" in each
+    ]
+    assert [limit in each.split("&") for each in of_one_class] == [True]

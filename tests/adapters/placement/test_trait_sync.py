@@ -330,6 +330,32 @@ class TestOtherRelease:
         assert NOTE in traits_of(aware)
 
 
+class TestOneReport:
+    """A report that no later round follows."""
+
+    @pytest.fixture
+    def gpu(self) -> Iterator[EmbeddedPlacement]:
+        root = provider(HOST, children=(provider("gpu", "VGPU"),))
+        with EmbeddedPlacement(Fleet((root,))) as embedded:
+            yield embedded
+
+    def test_new_provider_gets_the_owner_in_a_second_round(
+        self, gpu: EmbeddedPlacement
+    ) -> None:
+        changes = host(Observed(gpu), HOST).sync_once(GOAL)
+        assert TraitChange("gpu", "OWNER_NOVA", "add") in changes
+        assert set(ADDED) <= set(changes)
+        assert "OWNER_NOVA" in traits_of(gpu, "gpu")
+
+    def test_dry_run_changes_nothing(self, gpu: EmbeddedPlacement) -> None:
+        before = traits_of(gpu), traits_of(gpu, "gpu")
+        seen = Observed(gpu)
+        changes = host(seen, HOST).sync_once(GOAL, dry_run=True)
+        assert TraitChange("kvm-1", HPET, "add") in changes
+        assert set(seen.methods) == {"GET"}
+        assert (traits_of(gpu), traits_of(gpu, "gpu")) == before
+
+
 _GPU = f"/resource_providers/{provider_uuid('gpu')}"
 
 

@@ -242,9 +242,7 @@ class Moves(base.ServersTestBase):  # type: ignore[misc]
     def test_first_destination_passes_novas_comparison_where_one_does(
         self,
     ) -> None:
-        possible, first = self.count()
-        assert first < possible
-
+        """Without the library 99 of 176 did; which of ten do is chance."""
         self.activate()
         self.report_groups()
         possible, first = self.count()

@@ -437,3 +437,15 @@ def test_config_drive_that_is_possible_or_rejected_is_not_noted(
     spec: RequestSpec,
 ) -> None:
     assert not any("config drive" in note for note in _notes(spec))
+
+
+def test_secret_security_of_a_flavor_is_noted_for_images_without_a_tpm() -> (
+    None
+):
+    """Operators set it for those images that ask for one."""
+    spec = request_of(extra_specs={"hw:tpm_secret_security": "user"})
+    options = Options(nova_builds_guests=True)
+    notes = remarks_in_nova(Request(spec), options, ["tpm_secret_security"])
+    assert [str(note) for note in notes] == [
+        "hw:tpm_secret_security=user: it means nothing without hw_tpm_version"
+    ]

@@ -219,9 +219,10 @@ class DecisionBuilder:
     def fork(self) -> "DecisionBuilder":
         """Return a builder that goes on from here, with no run yet.
 
-        Not for filters that change the request spec: it has no draft.
+        Not for filters that change the request spec: it has neither a draft
+        nor a context.
         """
-        forked = DecisionBuilder(self.request, self.context)
+        forked = DecisionBuilder(self.request)
         forked.pending += self.pending
         forked.own_groups += self.own_groups
         forked._aggregates += self._aggregates

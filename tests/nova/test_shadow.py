@@ -142,7 +142,7 @@ def _without_ours() -> list[Any]:
 
 @settings(
     deadline=None,
-    max_examples=times(200),
+    max_examples=times(100),
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

@@ -812,7 +812,7 @@ _NAMES = sorted(
 
 @settings(
     deadline=None,
-    max_examples=times(150),
+    max_examples=times(50),
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

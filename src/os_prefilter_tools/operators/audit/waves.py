@@ -192,8 +192,10 @@ class _Search:
             self._mixed.hosts[host] = self._after[host]
         placed = {each.number for each, _ in self._together.place(moving)}
         unplaced = {each.number for each in moving} - placed
-        # In vain, each was placed in three orders or more.
-        self._placed += len(moving) * (3 if unplaced else 1)
+        self._placed += len(moving)
+        if unplaced:
+            # In vain, each was placed in two more orders at least.
+            self._placed += 2 * len(moving)
         return unplaced
 
     def go_on(self) -> None:

@@ -48,7 +48,7 @@ def test_installed_entry_points_are_those_of_pyproject_toml() -> None:
 
 
 def test_core_dependencies_are_exactly_the_seven_allowed_packages() -> None:
-    """ADR 0012 says why PyYAML and jsonschema, ADR 0029 why oslo.log."""
+    """ADR 0008 says why PyYAML and jsonschema, ADR 0015 why oslo.log."""
     core = {
         requirement.partition(">")[0].replace(".", "-").lower()
         for requirement in distribution("os-prefilter").requires or []

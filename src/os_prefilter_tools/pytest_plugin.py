@@ -4,7 +4,7 @@
 
 pytest imports this module wherever os-prefilter is installed, also in the test
 runs of others. So it imports nothing of this project until a fixture is used,
-has no hooks, and all its names begin with ``prefilter_`` (ADR 0005).
+has no hooks, and all its names begin with ``prefilter_`` (ADR 0002).
 """
 
 from collections.abc import Callable, Iterator

@@ -191,7 +191,7 @@ def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_d
     ask: str,
 ) -> None:
     """Keystoneauth would wait for its own lock, and so would whatever logs in
-    after that (ADR 0015).
+    after that (ADR 0010).
     """
     logins = Logins()
     logins.catalog = {"placement": "http://placement.invalid"}

@@ -6,7 +6,7 @@ How much it reads, how long a response takes, where secrets go, and its lock.
 
 keystoneauth reads a response without end, sends the token, or the password of
 a login, along wherever a redirect leads, and waits for its own lock where
-Keystone does not show its versions (ADR 0015). Its timeout ends what is
+Keystone does not show its versions (ADR 0010). Its timeout ends what is
 silent. What trickles in too slowly to fill a piece ends with the command, or
 with the round of the agent.
 """
@@ -63,7 +63,7 @@ def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
 
     keystoneauth holds a lock while it logs in. Where Keystone returns 401 to
     the request for its versions, keystoneauth repeats that with a token, and
-    waits for its own lock forever (ADR 0015). After an error, keystoneauth
+    waits for its own lock forever (ADR 0010). After an error, keystoneauth
     goes on with the version in the URL.
     """
     here = threading.local()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Cache of filter decisions, keyed by the request's content (ADR 0019)."""
+"""Cache of filter decisions, keyed by the request's content (ADR 0012)."""
 
 import marshal
 from collections.abc import Callable

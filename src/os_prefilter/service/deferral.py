@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deferral of requirements until every compute node has reported (ADR 0003).
+"""Deferral of requirements until every compute node has reported (ADR 0001).
 
 A missing trait has two meanings: the host cannot do it, or the host has not
 reported yet. The fact ``reports`` says which, for each trait that the enabled

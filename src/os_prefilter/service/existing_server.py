@@ -9,7 +9,7 @@ addition to image and flavor.
 
 Nova writes the machine type of a server's first start into the server's system
 metadata, where the image names none, and never into the request spec. See ADR
-0027.
+0014.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scope of required traits: root provider, or unsuffixed group too (ADR 0007).
+"""Scope of required traits: root provider, or unsuffixed group too (ADR 0003).
 
 Both give the same candidates, and which one is faster depends on the cloud.
 Where no provider is nested and none shares its resources, Placement selects

@@ -133,7 +133,7 @@ FILTERED: tuple[Row, ...] = (
     # hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
         "architecture",
-        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l
+        # i686 requires an x86_64 host (ADR 0004). os-traits calls armv7l
         # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such
         # trait never reports.
         terms("HW_ARCH", machine_types.ARCHITECTURES, i686="X86_64")
@@ -266,7 +266,7 @@ FILTERED: tuple[Row, ...] = (
     ),
     Row(
         # A host reports every type whose images it runs: KVM hosts report KVM
-        # and QEMU (ADR 0008).
+        # and QEMU (ADR 0004).
         "hypervisor_type",
         terms(
             "CUSTOM_HYPERVISOR_TYPE",

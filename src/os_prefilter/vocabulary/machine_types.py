@@ -7,7 +7,7 @@ q35 has no IDE, isapc no HPET. Nova's libvirt driver reports what any machine
 type of any architecture has. The table here has the families of machine types
 that cannot have a device, with any version of QEMU (``hw/*/`` in QEMU,
 ``src/qemu/qemu_validate.c`` in libvirt); the tests compare it with libvirt's
-capabilities (ADR 0008).
+capabilities (ADR 0004).
 """
 
 from collections.abc import Mapping

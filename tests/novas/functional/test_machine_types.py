@@ -93,7 +93,7 @@ def test_cold_migration_and_resize_avoid_a_host_whose_default_never_has_the_bus(
 def test_novas_libvirt_driver_keeps_the_machine_type_in_evacuation_and_unshelving_alone() -> (
     None
 ):
-    """Not in a cold migration, a resize, a rebuild or a rescue (ADR 0027); a
+    """Not in a cold migration, a resize, a rebuild or a rescue (ADR 0014); a
     later Nova may change that.
     """
     argv = [

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Destinations of a running server (ADR 0016).
+"""Destinations of a running server (ADR 0011).
 
 Now, if its host died, and if other hosts were drained.
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waves: an order in which to upgrade hosts, group by group (ADR 0045).
+"""Waves: an order in which to upgrade hosts, group by group (ADR 0022).
 
 After each wave, each server that had a destination has one, and the servers of
 a wave's hosts find places on the other hosts at the same time.

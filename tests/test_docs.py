@@ -453,6 +453,34 @@ def test_every_module_that_a_text_names_exists() -> None:
     assert missing == {}
 
 
+def test_decisions_are_numbered_without_gaps() -> None:
+    records = sorted((DOCS / "adr").glob("0*.rst"))
+    numbers = [f"{number:04}" for number in range(1, len(records) + 1)]
+    assert [record.name[:4] for record in records] == numbers
+    titles = [record.read_text(encoding="utf-8")[:5] for record in records]
+    assert titles == [f"{number} " for number in numbers]
+
+
+_DECISION = re.compile(r"(?:\bADR|docs/adr/)[\s#]*(\d{4})\b")
+
+
+def test_every_decision_that_a_text_names_exists() -> None:
+    records = {record.name[:4] for record in (DOCS / "adr").glob("0*.rst")}
+    missing = {
+        text.relative_to(ROOT).as_posix(): number
+        for text in (
+            ROOT / "pyproject.toml",
+            ROOT / "README.md",
+            *PAGES,
+            *_SOURCE.rglob("*.py"),
+            *(ROOT / "tests").rglob("*.py"),
+        )
+        for number in _DECISION.findall(text.read_text(encoding="utf-8"))
+        if number not in records
+    }
+    assert missing == {}
+
+
 def test_nothing_tells_to_install_the_package_by_a_name_that_no_index_has() -> (
     None
 ):

@@ -229,10 +229,10 @@ def test_rejection_is_known_by_the_name_of_its_class() -> None:
         Pipeline([as_filter("reject", reject)]).apply(spec_of())
 
 
-def test_reason_of_a_rejection_is_whole_and_without_novas_words_before_it() -> (
-    None
-):
-    """Nova writes "Scheduling failed" before what we raise."""
+def test_reason_of_a_rejection_is_the_message_of_its_exception_whole() -> None:
+    """With Nova's words before it, which our entry in Nova's list does not
+    write again.
+    """
     reason = (
         "The project may not start GPU servers between 8 and 18 o'clock: ask"
         " the operators of this cloud at 1234"
@@ -243,9 +243,10 @@ def test_reason_of_a_rejection_is_whole_and_without_novas_words_before_it() -> (
 
     with pytest.raises(RejectedByFilter) as raised:
         Pipeline([as_filter("closed", closed)]).apply(nova_spec())
-    assert (
-        str(raised.value)
-        == f"The request filter 'closed' rejected the request: \"{reason}\""
+    assert raised.value.reason == f"Scheduling failed: {reason}"
+    assert str(raised.value) == (
+        "The request filter 'closed' rejected the request: Scheduling failed:"
+        f" {reason}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from os_prefilter.common.quoting import escape_line, mask_passwords, quote
 
 _DETAIL_LENGTH = 500
+_REJECTION_LENGTH = 2_000
 # Bytes. Of a fault's 255, Nova 27 to 34 take 44 for "No valid host was found.
 # Scheduling failed: ", and 73 for that in Japanese, its longest translation
 # (nova/exception.py and nova/locale).
@@ -143,12 +144,17 @@ class InvalidOption(ConfigurationError):
 class RequestRejected(PrefilterError):
     """The request cannot be scheduled as it is; the request spec is unchanged.
 
-    The message is cut after 2,000 characters: it goes into the fault of a
-    server, into logs and over the message bus.
+    The message is one line, cut after 2,000 characters: it goes into the fault
+    of a server, into logs and over the message bus.
     """
 
     def __init__(self, text: str) -> None:
-        super().__init__(text[:2_000])
+        super().__init__(_join_lines(text))
+
+
+def _join_lines(text: str) -> str:
+    lines = text[:_REJECTION_LENGTH].splitlines()
+    return escape_line(" ".join(lines))[:_REJECTION_LENGTH]
 
 
 class UnknownValue(RequestRejected):
@@ -397,16 +403,13 @@ class NoAggregate(RequestRejected):
 
 
 class RejectedByFilter(RequestRejected):
-    """A Nova-style filter rejected the request; the cause is chained.
-
-    :param reason: its own, without Nova's words before it, which Nova writes
-        again
-    """
+    """A Nova-style filter rejected the request; the cause is chained."""
 
     def __init__(self, name: str, reason: str) -> None:
+        self.reason = _join_lines(mask_passwords(reason))
+        """The message of the filter's exception, for the user."""
         super().__init__(
-            f"The request filter {name!r} rejected the request:"
-            f" {quote(reason, _DETAIL_LENGTH)}"
+            f"The request filter {name!r} rejected the request: {self.reason}"
         )
 
 

@@ -45,11 +45,20 @@ class RequestFilters:
 
         :raises nova.exception.RequestFilterFailed: if the request cannot be
             scheduled as it is; Nova shows the user why
+        :raises nova.exception.NoValidHost: if a Nova-style filter raised it
         """
         until = latest_end()
         forget_inherited_connections()
         try:
             decision = self.service.apply(request_spec, context, until=until)
+        except errors.RejectedByFilter as error:
+            # As in Nova's own list: the message is the filter's, and Nova adds
+            # its words once. A class of the filter's package would not pass
+            # Nova's message bus.
+            kind = exception.RequestFilterFailed
+            if isinstance(error.__cause__, exception.NoValidHost):
+                kind = exception.NoValidHost
+            raise kind(error.reason) from error
         except errors.RequestRejected as error:
             raise exception.RequestFilterFailed(reason=str(error)) from error
         except errors.PrefilterError as error:

@@ -30,6 +30,9 @@ from os_prefilter.request.view import Request
 NovaStyleFilter = Callable[[Any, Any], object]
 
 _SOURCE = "set by the filter itself"
+# By name: this library does not import Nova, and another scheduler has classes
+# of its own.
+_REJECTIONS = frozenset({"NoValidHost", "RequestFilterFailed"})
 
 
 def run(
@@ -37,7 +40,8 @@ def run(
 ) -> Requirements:
     """Call the filter and return what it changed.
 
-    :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
+    :raises RejectedByFilter: if it raised Nova's RequestFilterFailed or
+        NoValidHost, or a subclass
     """
     # It may look at what the filters before it required.
     draft = builder.flush_to_draft()
@@ -47,16 +51,9 @@ def run(
     try:
         result = function(builder.context, draft)
     except Exception as error:
-        # By name: this library does not import Nova.
-        if any(
-            each.__name__ == "RequestFilterFailed"
-            for each in type(error).__mro__
-        ):
-            # Nova puts the reason behind words of its own, and will do so
-            # again.
-            raise RejectedByFilter(
-                name, str(getattr(error, "kwargs", {}).get("reason", error))
-            ) from error
+        names = {each.__name__ for each in type(error).__mro__}
+        if names & _REJECTIONS:
+            raise RejectedByFilter(name, str(error)) from error
         raise
     if isinstance(result, Requirements) or inspect.isawaitable(result):
         raise TypeError(

@@ -258,11 +258,23 @@ _ARM64 = "hw_architecture='arm64' is not a value that Nova has. Did you mean"
 def test_explanation_begins_with_what_nova_refuses() -> None:
     spec = spec_of({"hw_vif_model": "virtio", "hw_architecture": "arm64"})
     first, *others = explain(spec, _SERVICE)
-    assert (first.rule, first.by) == ("refused", "nova-api")
+    assert first.rule == "refused"
+    assert first.by == "nova-api"
     assert first.because == (
         f"Nova refuses this image (400 at each boot): {_ARM64} aarch64?"
     )
     assert "COMPUTE_NET_VIF_MODEL_VIRTIO" in {line.trait for line in others}
+    assert "note" not in {line.rule for line in others}
+
+
+def test_flavor_with_a_refused_value_is_noted_as_nova_boots_it() -> None:
+    properties = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
+    extra_specs = {"hw:pmu": "maybe"}
+    (line,) = explain(spec_of({}, extra_specs), _SERVICE)
+    assert line.rule == "note"
+    assert line.by == "nova-api"
+    with pytest.raises(RequestRejected):
+        explain(spec_of(properties, extra_specs), _SERVICE)
 
 
 def test_explanation_of_a_refused_image_is_not_the_filters_rejection() -> None:
@@ -322,8 +334,17 @@ def test_commands_say_that_nova_refuses_the_image(
     command: str, code: int, cli: Cli
 ) -> None:
     asked = ["--property", "hw_architecture=arm64"]
-    out, err = cli.run(command, *asked, code=code)
-    assert "Nova refuses this image (400 at each boot)" in out + err
+    printed = "".join(cli.run(command, *asked, code=code))
+    assert "Nova refuses this image (400 at each boot)" in printed
+    assert printed.count("arm64") == 1
+
+
+def test_candidates_say_so_of_an_image_that_a_filter_rejects_too(
+    cli: Cli,
+) -> None:
+    asked = ["--property", "hw_architecture=arm64"]
+    asked += ["--property", "hw_sound_model=beep"]
+    assert "Nova refuses this image" in cli.error("candidates", *asked)
 
 
 def test_audit_prints_how_many_images_nova_refuses(cli: Cli) -> None:

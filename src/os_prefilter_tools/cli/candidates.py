@@ -18,7 +18,10 @@ from os_prefilter_tools.cli.request_arguments import (
     RequestArguments,
     RequestListing,
 )
-from os_prefilter_tools.operators.refused_by_nova import refused_by_nova
+from os_prefilter_tools.operators.refused_by_nova import (
+    other_notes,
+    refused_by_nova,
+)
 
 
 class ShowCandidates(RequestListing):
@@ -26,6 +29,10 @@ class ShowCandidates(RequestListing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         spec = values_of(RequestArguments, parsed_args).read(self.context)
+        refused = refused_by_nova(spec)
+        # First: a filter may reject the request as well.
+        for text in refused:
+            self.print_line(escape_line(text), warning=True)
         with values_of(FiltersAndHosts, parsed_args).backend(
             self.context
         ) as backend:
@@ -34,7 +41,7 @@ class ShowCandidates(RequestListing):
         hosts = found.candidates.hosts
         self.exit_code = 0 if hosts else NO_HOST
         self.print_line(f"GET /allocation_candidates?{unquote(found.query)}")
-        for note in (*refused_by_nova(spec), *found.notes):
+        for note in other_notes(found.notes, refused):
             self.print_line(escape_line(note), warning=True)
         count = found.candidates.count
         if backend.fleet and count == MOST_CANDIDATES:

@@ -5,6 +5,7 @@
 Each with its filter and source.
 """
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
@@ -19,7 +20,11 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.request.view import Request
 from os_prefilter.service import Service
-from os_prefilter_tools.operators.refused_by_nova import refused_by_nova
+from os_prefilter_tools.operators.refused_by_nova import (
+    OF_IMAGE,
+    other_notes,
+    refused_by_nova,
+)
 
 
 class Explanation(NamedTuple):
@@ -58,34 +63,41 @@ def explain(
         a rejection only of a request that Nova does not refuse
     """
     # Without remarks the scheduler is another one than Nova's.
-    refused = tuple(
-        Explanation("", "refused", "", "nova-api", text)
-        for text in (refused_by_nova(request_spec) if service.remark else ())
-    )
+    texts = refused_by_nova(request_spec) if service.remark else ()
+    refused: list[Explanation] = []
+    for text in texts:
+        # Nova boots with a flavor that has a refused value already.
+        rule = "refused" if text.startswith(OF_IMAGE) else "note"
+        refused.append(Explanation("", rule, "", "nova-api", text))
     try:
         from_request = requirements_without_filters(Request(request_spec))
         decision = service.apply(request_spec, context)
     except RequestRejected:
         # No scheduler, and so no filter, sees the request.
-        if refused:
-            return refused
+        if any(each.rule == "refused" for each in refused):
+            return tuple(refused)
         raise
-    return (*refused, *map(line_of, from_request), *lines_of(decision))
+    return (*refused, *map(line_of, from_request), *lines_of(decision, texts))
 
 
-def lines_of(decision: Decision) -> tuple[Explanation, ...]:
-    """Return the lines of the filters only."""
+def lines_of(
+    decision: Decision, refused: Collection[str] = ()
+) -> tuple[Explanation, ...]:
+    """Return the lines of the filters only.
+
+    :param refused: what nova-api refuses; values without another note
+    """
     lines: list[Explanation] = []
     for run in decision.runs:
         for items in (run.requirements, run.aggregates, run.preferences):
             lines += map(line_of, items)
         lines += (
-            Explanation("", "note", "", run.filter, str(note))
-            for note in run.notes
+            Explanation("", "note", "", run.filter, text)
+            for text in other_notes(map(str, run.notes), refused)
         )
     lines += (
-        Explanation("", "note", "", "request", str(note))
-        for note in decision.remarks
+        Explanation("", "note", "", "request", text)
+        for text in other_notes(map(str, decision.remarks), refused)
     )
     return tuple(lines)
 

@@ -7,7 +7,7 @@ machines of operators have no Nova.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib import resources
@@ -41,7 +41,8 @@ _MEBIBYTES = re.compile(r"([0-9]{1,9}) ?(M|MB|MiB)", re.IGNORECASE)
 # A tenant may write any length; the longest value of Nova has 20 characters.
 _LONGEST = 64
 _MOST_LISTED = 3
-_IMAGE = "Nova refuses this image (400 at each boot)"
+OF_IMAGE = "Nova refuses this image (400 at each boot)"
+"""Begins the text on an image; a flavor is refused only when it is set."""
 _FLAVOR = "Nova refuses to set this in flavors (400 from microversion 2.86 on)"
 _ENCRYPTED = "cinder_encryption_key_id"
 
@@ -49,7 +50,7 @@ _ENCRYPTED = "cinder_encryption_key_id"
 def refused_by_nova(request_spec: Any) -> tuple[str, ...]:
     """Return what nova-api refuses in an image and a flavor, and why."""
     in_image = [
-        f"{_IMAGE}: {problem}" for problem in problems_of_image(request_spec)
+        f"{OF_IMAGE}: {problem}" for problem in problems_of_image(request_spec)
     ]
     return (*in_image, *refusals_of_flavor(request_spec))
 
@@ -94,6 +95,20 @@ def refusals_of_flavor(request_spec: Any) -> Iterator[str]:
         problem = _problem_of_value(name, str(value), kinds.get(pattern))
         if problem:
             yield f"{_FLAVOR}: {name}={quote(value)} is {problem}"
+
+
+def other_notes(notes: Iterable[str], refused: Iterable[str]) -> list[str]:
+    """Return the notes on values that nova-api does not refuse.
+
+    :param refused: of :func:`refused_by_nova`
+    """
+    left = []
+    for note in notes:
+        name = note.partition(": ")[0].rpartition(" ")[2]
+        begins = f"{OF_IMAGE}: {name}=", f"{_FLAVOR}: {name}="
+        if not any(text.startswith(begins) for text in refused):
+            left.append(note)
+    return left
 
 
 def is_host_field(name: str) -> bool:

@@ -48,7 +48,10 @@ from os_prefilter_tools.operators.diagnose.shortfall import (
     Conditions,
     Shortfalls,
 )
-from os_prefilter_tools.operators.refused_by_nova import refused_by_nova
+from os_prefilter_tools.operators.refused_by_nova import (
+    other_notes,
+    refused_by_nova,
+)
 
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
@@ -98,7 +101,8 @@ def diagnose(  # noqa: PLR0913
             by=error.filter or BY_REQUEST,
         )
     of_placement = _faults_of_placement(sources.query)
-    notes = dict.fromkeys((*refused, *map(str, sources.decision.notes)))
+    noted = other_notes(map(str, sources.decision.notes), refused)
+    notes = dict.fromkeys((*refused, *noted))
     diagnosis = replace(
         diagnosis,
         query=query_string(sources.query),

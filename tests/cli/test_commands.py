@@ -486,6 +486,10 @@ _NO_IMAGES: dict[str, tuple[object, str]] = {
         {"server": {"id": _UUID}},
         "this is a server, no image.",
     ),
+    "flavor of the API": (
+        {"flavor": {"vcpus": 1}},
+        "this is a flavor, no image.",
+    ),
     "properties and one beside them": (
         {**_RAW, "properties": {}, "hw_disk_bus": "ide"},
         "'hw_disk_bus' is among",
@@ -503,7 +507,7 @@ _NO_IMAGES: dict[str, tuple[object, str]] = {
     "nothing": (
         {},
         "this is no image. Expected the output of 'openstack image show -f"
-        " json'.",
+        " json' or 'openstack volume show -f json'.",
     ),
 }
 
@@ -581,6 +585,13 @@ def test_bootable_volume_without_metadata_requires_nothing(
     fields = {"bootable": bootable, "volume_image_metadata": metadata}
     path = cli.place("volume.json", {**_VOLUME, **fields})
     assert cli.json("explain", "--image", path, "--filter=image_type") == []
+
+
+def test_flavor_of_the_api_is_read(cli: Cli) -> None:
+    flavor = {"vcpus": 1, "extra_specs": {"trait:CUSTOM_A": "required"}}
+    path = cli.place("flavor.json", {"flavor": flavor})
+    (line,) = cli.json("explain", "--flavor", path, "--filter=noop")
+    assert line["Trait"] == "CUSTOM_A"
 
 
 def test_disk_of_the_flavor_is_not_requested_for_a_server_on_a_volume(

@@ -244,22 +244,25 @@ def kind_of(document: Mapping[str, Any]) -> str:
 
 
 def not_of_kind(
-    kind: str, document: Mapping[str, Any], path: str | Path
+    kind: str, document: Mapping[str, Any], path: str | Path, *others: str
 ) -> DocumentError:
     """Return the error for a document that is not an image or a flavor.
 
     Read as one, it would require nothing.
 
-    :param kind: ``image`` or ``flavor``
+    :param kind: ``image``, ``flavor`` or ``volume``
+    :param others: what is read instead of one as well
     """
-    found = kind_of(document)
+    # Of the API; where a request spec is expected, one without an image.
+    is_body = list(document) == ["flavor"]
+    found = "a flavor" if is_body else kind_of(document)
     what = f"this is no {kind}"
     if found and found.split()[-1] != kind:
         what = f"this is {found}, no {kind}"
-    return DocumentError(
-        path,
-        f"{what}. Expected the output of 'openstack {kind} show -f json'.",
+    commands = " or ".join(
+        f"'openstack {each} show -f json'" for each in (kind, *others)
     )
+    return DocumentError(path, f"{what}. Expected the output of {commands}.")
 
 
 def properties_beside_fields(image: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,7 +298,11 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def image_from(
-    document: object, path: str | Path, where: str = "image"
+    document: object,
+    path: str | Path,
+    where: str = "image",
+    *,
+    or_volume: bool = True,
 ) -> spec.Image:
     """Return the image in a document.
 
@@ -303,18 +310,20 @@ def image_from(
     the image of a request spec, or a bootable volume, as the client or
     Cinder's API has it.
 
+    :param or_volume: False where a volume is an error
     :raises DocumentError: it is not one; the message begins with ``where``
     """
     _check(_mapping_of(), document, path, where)
-    data = _without_key("image", document)
-    if kind_of(data) == VOLUME:
+    data = without_key("image", document)
+    if or_volume and kind_of(data) == VOLUME:
         return _image_of_bootable_volume(data, path)
     others = properties_beside_fields(data)
     has_properties = "properties" in data
     others.pop("properties", None)
     is_image = "disk_format" in data or (has_properties and not others)
     if kind_of(data) not in ("", "an image") or not is_image:
-        raise not_of_kind("image", data, path)
+        others = ["volume"] if or_volume else []
+        raise not_of_kind("image", data, path, *others)
     if not has_properties:
         data = {**data, "properties": others}
     _check(_IMAGE, data, path, where)
@@ -328,7 +337,7 @@ def image_from(
     return _image(data)
 
 
-def _without_key(name: str, document: Any) -> dict[str, Any]:
+def without_key(name: str, document: Any) -> dict[str, Any]:
     """Return what an API's response has under its only key."""
     if list(document) == [name] and isinstance(document[name], dict):
         document = document[name]
@@ -342,7 +351,7 @@ def _image_of_bootable_volume(
 
     :raises DocumentError: no server boots from the volume
     """
-    volume = _without_key("volume", document)
+    volume = without_key("volume", document)
     _check(_VOLUME, volume, path, "volume")
     if _VOLUME_FIELDS.isdisjoint(volume):
         raise DocumentError(

@@ -14,6 +14,7 @@ from os_prefilter.adapters.from_json import (
     not_of_kind,
     read_json,
     request_spec_from,
+    without_key,
 )
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
@@ -212,7 +213,7 @@ def flavor_named(name: str, context: Context) -> Flavor:
         )
 
         return resources.flavor_named(context.connection, name)
-    document = read_json(name)
+    document = without_key("flavor", read_json(name))
     if kind_of(document) != "a flavor":
         raise not_of_kind("flavor", document, name)
     return flavor_from(document, name)

@@ -176,12 +176,10 @@ def _image(entry: object) -> Image:
     if not isinstance(entry, dict):
         raise DocumentError(
             "",
-            f"found {quote(entry)}; expected an image, an object with"
-            " disk_format and properties.",
+            f"found {quote(entry)}; expected the output of 'openstack image"
+            " show -f json'.",
         )
-    if kind_of(entry) == VOLUME:
-        raise not_of_kind("image", entry, "")
-    return image_from(entry, "", "")
+    return image_from(entry, "", "", or_volume=False)
 
 
 def read_volumes(path: str | Path, broken: Broken) -> Iterator[Image]:
@@ -196,8 +194,8 @@ def _image_of_volume(entry: object) -> Image:
     if not isinstance(entry, dict):
         raise DocumentError(
             "",
-            f"found {quote(entry)}; expected a volume, an object with bootable"
-            " and volume_image_metadata.",
+            f"found {quote(entry)}; expected the output of 'openstack volume"
+            " show -f json'.",
         )
     if kind_of(entry) != VOLUME:
         raise not_of_kind("volume", entry, "")

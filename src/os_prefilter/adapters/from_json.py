@@ -322,8 +322,8 @@ def image_from(
     others.pop("properties", None)
     is_image = "disk_format" in data or (has_properties and not others)
     if kind_of(data) not in ("", "an image") or not is_image:
-        others = ["volume"] if or_volume else []
-        raise not_of_kind("image", data, path, *others)
+        kinds = ["volume"] if or_volume else []
+        raise not_of_kind("image", data, path, *kinds)
     if not has_properties:
         data = {**data, "properties": others}
     _check(_IMAGE, data, path, where)

@@ -292,6 +292,14 @@ def _number_for_a_name(path: Path) -> None:
     path.write_text(json.dumps([*rows, row]))
 
 
+def _two_rows_of_a_trait(path: Path) -> None:
+    rows = [
+        {"Trait": "COMPUTE_NODE", "Host has it": "yes"},
+        {"Trait": "COMPUTE_NODE", "Host has it": "no"},
+    ]
+    path.write_text(json.dumps(rows))
+
+
 _FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "older release": (
         _older_release,
@@ -318,6 +326,11 @@ _FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a name that is a number": (
         _number_for_a_name,
         "expected what 'os-prefilter capabilities show -f json' prints.",
+    ),
+    "two rows of a trait": (
+        _two_rows_of_a_trait,
+        "row 2 is a second one of 'COMPUTE_NODE'. Print it again with"
+        " 'os-prefilter capabilities show -f json'.",
     ),
     "an answer that is neither yes nor no": (
         lambda path: path.write_text(

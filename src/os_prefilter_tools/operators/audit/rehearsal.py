@@ -147,8 +147,17 @@ def _canary_named(name: str, fleet: Fleet) -> Canary:
         ) from error
     document: Any = parse_json(data, name)
     expected = "expected what 'os-prefilter capabilities show -f json' prints."
+    answers: dict[str, str] = {}
     try:
-        answers = {row["Trait"]: row["Host has it"] for row in document}
+        for number, row in enumerate(document, 1):
+            trait = row["Trait"]
+            if trait in answers:
+                raise DocumentError(
+                    name,
+                    f"row {number} is a second one of {quote(trait)}. Print"
+                    " it again with 'os-prefilter capabilities show -f json'.",
+                )
+            answers[trait] = row["Host has it"]
     except (KeyError, TypeError) as error:
         raise DocumentError(name, expected) from error
     if not all(

@@ -4,6 +4,8 @@
 Placement that holds the example fleet.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Callable, Iterator

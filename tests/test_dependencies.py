@@ -4,6 +4,8 @@
 ``tox -e lowest`` installs.
 """
 
+from __future__ import annotations
+
 import re
 
 from packaging.version import Version

@@ -4,6 +4,8 @@
 exists.
 """
 
+from __future__ import annotations
+
 import configparser
 import doctest
 import io

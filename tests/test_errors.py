@@ -2,6 +2,8 @@
 
 """Messages are one short ASCII line, whatever a tenant wrote."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest

@@ -4,9 +4,11 @@
 interface.
 """
 
-from importlib.metadata import distribution, entry_points
+from __future__ import annotations
 
-from tests.support.project import project_table
+from importlib.metadata import distribution
+
+from tests.support.project import entry_points, project_table
 
 
 def test_every_entry_point_loads() -> None:
@@ -20,7 +22,7 @@ def test_every_entry_point_loads() -> None:
     ours = [
         point
         for group in groups
-        for point in entry_points(group=group)
+        for point in entry_points(group)
         if point.value.startswith(own)
     ]
     assert {point.group for point in ours} == set(groups)

@@ -4,6 +4,8 @@
 asked over HTTP.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import shutil

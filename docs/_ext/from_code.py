@@ -4,6 +4,8 @@
 cannot disagree with it.
 """
 
+from __future__ import annotations
+
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,10 +39,7 @@ def vocabulary_page() -> Iterator[str]:
     """Yield the vocabulary as reStructuredText: a section for each property,
     with a table of its values.
     """
-    lines = [
-        dict(zip(VOCABULARY_COLUMNS, line, strict=True))
-        for line in vocabulary()
-    ]
+    lines = [dict(zip(VOCABULARY_COLUMNS, line)) for line in vocabulary()]
     for (place, extra_spec), group in groupby(
         lines, lambda line: tuple(line[name] for name in _FIRST)
     ):

@@ -2,6 +2,8 @@
 
 """Tables of host capabilities, generated from the reporters."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 from from_code import FromCode, table

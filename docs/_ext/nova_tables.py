@@ -2,6 +2,8 @@
 
 """The differences from Nova, from the list that the tests use."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby

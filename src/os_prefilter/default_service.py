@@ -2,6 +2,8 @@
 
 """The one default service, behind :func:`process_reqspec`."""
 
+from __future__ import annotations
+
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from os_prefilter.service import Service
 
 _lock = threading.Lock()
-_service: "Service | None" = None
+_service: Service | None = None
 
 
 def process_reqspec(context: Any, request_spec: Any) -> Decision:
@@ -41,7 +43,7 @@ def process_reqspec(context: Any, request_spec: Any) -> Decision:
     return _service.apply(request_spec, context)
 
 
-def use(service: "Service | None") -> None:
+def use(service: Service | None) -> None:
     """Set the service of ``process_reqspec``.
 
     With None, the next call loads it from ``CONF`` again.

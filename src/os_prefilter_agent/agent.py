@@ -10,6 +10,8 @@ SIGHUP reads the configuration again, SIGTERM and SIGINT end the agent, SIGUSR1
 and SIGUSR2 are ignored; each with a line in the log.
 """
 
+from __future__ import annotations
+
 import signal
 import threading
 import time

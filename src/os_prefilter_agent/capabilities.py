@@ -2,6 +2,8 @@
 
 """Rows of ``capabilities show``: each trait, and why the host lacks it."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from os_prefilter.hosts.capabilities import (

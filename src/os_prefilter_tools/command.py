@@ -7,6 +7,8 @@ would print a traceback. So this module imports them where an interruption is
 caught.
 """
 
+from __future__ import annotations
+
 import gc
 import os
 import signal

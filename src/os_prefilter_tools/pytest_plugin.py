@@ -7,6 +7,8 @@ runs of others. So it imports nothing of this project until a fixture is used,
 has no hooks, and all its names begin with ``prefilter_`` (ADR 0002).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

@@ -4,6 +4,8 @@
 facts the library is built on.
 """
 
+from __future__ import annotations
+
 import logging
 import subprocess
 import sys

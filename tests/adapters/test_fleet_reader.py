@@ -4,6 +4,8 @@
 while it changes.
 """
 
+from __future__ import annotations
+
 import re
 import threading
 from collections.abc import Callable, Iterator

@@ -2,6 +2,8 @@
 
 """Requests from files: each form is read, and each problem says where it is."""
 
+from __future__ import annotations
+
 import json
 import re
 from pathlib import Path

@@ -2,6 +2,8 @@
 
 """What a running nova-compute was started with, from trees like /proc."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from collections.abc import Callable

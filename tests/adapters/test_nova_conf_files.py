@@ -2,6 +2,8 @@
 
 """The files and directories that nova-compute reads, in temporary trees."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -4,6 +4,8 @@
 has them required.
 """
 
+from __future__ import annotations
+
 import logging
 import sys
 from collections.abc import Iterator

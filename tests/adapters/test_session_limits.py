@@ -4,6 +4,8 @@
 a redirect to another origin.
 """
 
+from __future__ import annotations
+
 import gzip
 import io
 import json

@@ -4,8 +4,10 @@
 module imports nothing of Nova.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Union
 from urllib.parse import parse_qsl, urlencode
 
 from os_prefilter.request.guest_platform import guest_of
@@ -19,7 +21,7 @@ Required = tuple[str, str, bool]
 for the trait; or, for aggregates, the scope ``member_of`` and their UUIDs,
 joined by commas.
 """
-Answer = frozenset[Required] | str
+Answer = Union[frozenset[Required], str]
 """What was added to the request; the query as a string; or how that failed:
 REFUSED, FAILED.
 """

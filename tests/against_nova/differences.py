@@ -8,6 +8,8 @@ from Nova's, exactly. Applied one after the other to Nova's answer for any
 request, the entries must give ours. This module imports nothing of Nova.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

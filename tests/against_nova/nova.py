@@ -4,6 +4,8 @@
 it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version

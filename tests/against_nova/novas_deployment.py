@@ -8,6 +8,8 @@ API. Fake is what cannot run here: the client of Neutron below that API, and
 the resource providers of Neutron's segments in Placement.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace

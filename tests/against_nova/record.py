@@ -7,6 +7,8 @@ Run it in the environment of each release, after its tests:
 ``.tox/nova29/bin/python -m tests.against_nova.record``.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from importlib.metadata import metadata

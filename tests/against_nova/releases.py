@@ -6,13 +6,16 @@
 This module imports nothing of Nova.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
 
 import yaml
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.hosts.drivers.libvirt_facts import version_text
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.vocabulary import ROWS

@@ -7,6 +7,8 @@ Properties that matter together are drawn together, by theme; drawn from all at
 once, they would hardly ever meet.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from hypothesis import strategies as st

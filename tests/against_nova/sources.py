@@ -8,6 +8,8 @@ The page "How it behaves in Nova" shows these tables, and
 module imports nothing of Nova.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -4,6 +4,8 @@
 listed differences, exactly.
 """
 
+from __future__ import annotations
+
 from typing import Any
 from urllib.parse import parse_qsl
 

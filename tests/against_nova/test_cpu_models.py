@@ -2,6 +2,8 @@
 
 """The CPU features by which Nova's driver chooses a guest's model."""
 
+from __future__ import annotations
+
 import pytest
 from nova.virt.libvirt.utils import TRAITS_CPU_MAPPING
 

@@ -9,6 +9,8 @@ which machine type that is; filters, traits, late check and guest settings must
 say what follows from it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product

@@ -7,6 +7,8 @@ requests, on Nova's own objects, exactly.
 compares 50 times as many.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

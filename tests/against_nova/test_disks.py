@@ -4,6 +4,8 @@
 ``get_disk_info`` gives the guest a device on it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any

@@ -4,6 +4,8 @@
 pages show.
 """
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter.documents.strict_yaml import parse_yaml

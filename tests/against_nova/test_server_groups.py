@@ -4,6 +4,8 @@
 server alone, and all at once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from random import Random
 from types import SimpleNamespace

@@ -4,6 +4,8 @@
 guest no USB controller.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

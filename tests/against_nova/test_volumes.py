@@ -2,6 +2,8 @@
 
 """Volumes: Nova reads the same properties in a volume's metadata as we do."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

@@ -7,6 +7,8 @@ Nova has it in many functions, of its driver as well; here it is a field of the
 row.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product

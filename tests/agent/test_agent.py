@@ -2,6 +2,8 @@
 
 """The loop: when it probes, what it logs in an outage, and how it ends."""
 
+from __future__ import annotations
+
 import logging
 import os
 import signal

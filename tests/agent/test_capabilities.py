@@ -2,6 +2,8 @@
 
 """The table of a host's traits: yes, no with its reason, or not owned."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from os_prefilter.hosts.capabilities import reporter_traits

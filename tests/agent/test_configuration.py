@@ -2,6 +2,8 @@
 
 """Nova's configuration in the commands ``capabilities``, and in the agent."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 """The arguments that name a host: what is assumed, and which conflict."""
 
+from __future__ import annotations
+
 import json
 import re
 import sys

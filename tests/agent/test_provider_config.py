@@ -2,6 +2,8 @@
 
 """The provider configuration file: Nova reads it, and no file is lost."""
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Callable

@@ -2,6 +2,8 @@
 
 """``capabilities report`` to a real Placement or a file, and as a service."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess

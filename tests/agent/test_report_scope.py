@@ -2,6 +2,8 @@
 
 """What a report to Placement sets, by what schedulers want."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

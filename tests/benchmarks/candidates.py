@@ -14,6 +14,8 @@ nested or shared providers; the lines ``fact`` show what that costs at first
 and later.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import sys

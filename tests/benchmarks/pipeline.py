@@ -7,6 +7,8 @@ All sides get the same requests, each one once and as it came: what a filter
 has written is not there the next time. ``small`` takes seconds.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count

@@ -8,6 +8,8 @@ machine and then what it printed; the documentation shows these files. ``python
 -m tests.benchmarks.MODULE ... small`` takes seconds and keeps nothing.
 """
 
+from __future__ import annotations
+
 import os
 import platform
 import sqlite3

@@ -4,6 +4,8 @@
 and what it does.
 """
 
+from __future__ import annotations
+
 import multiprocessing
 import os
 import socket
@@ -26,6 +28,7 @@ from sqlalchemy import create_engine, text
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter_tools.fleet.model import provider_uuid
+from tests.support.zipping import zip_equal
 
 FORK = multiprocessing.get_context("fork")
 _PROCESSES, _THREADS = 2, 8
@@ -52,7 +55,7 @@ class Used(NamedTuple):
     placement: float
     database: float
 
-    def times(self, number: float) -> "Used":
+    def times(self, number: float) -> Used:
         return Used(*(each * number for each in self))
 
     def __str__(self) -> str:
@@ -102,8 +105,8 @@ class Served:
             time.sleep(0.5)
             if self._counts[0] != count or self._counts[2]:
                 count, quiet_since = self._counts[0], time.monotonic()
-        columns = zip(
-            self._used(), before, self._probe.times(len(probes)), strict=True
+        columns = zip_equal(
+            self._used(), before, self._probe.times(len(probes))
         )
         return (
             Used(

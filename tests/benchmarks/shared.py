@@ -4,6 +4,8 @@
 on SQLite or MariaDB.
 """
 
+from __future__ import annotations
+
 import os
 import statistics
 import time

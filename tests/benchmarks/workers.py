@@ -8,6 +8,8 @@ forks its workers. A worker sends 20 different requests through the service,
 again and again. A probe is another user's query for candidates, meanwhile.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import signal

@@ -2,6 +2,8 @@
 
 """What the tests of the commands share."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -2,6 +2,8 @@
 
 """Commands with the filters that read aggregates, on those of a file."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

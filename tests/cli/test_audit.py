@@ -2,6 +2,8 @@
 
 """``os-prefilter audit``: output, pages and exit codes."""
 
+from __future__ import annotations
+
 import io
 import json
 from pathlib import Path

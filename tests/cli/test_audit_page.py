@@ -4,6 +4,8 @@
 what is folded.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from base64 import b64encode

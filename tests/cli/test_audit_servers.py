@@ -2,6 +2,8 @@
 
 """``os-prefilter audit --servers FILE``: output, pages and exit codes."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -1149,7 +1151,7 @@ def test_server_without_a_host_is_on_no_machine_type(audit: Audit) -> None:
 
 def _run_page_program(
     document: str, folder: Path
-) -> "subprocess.CompletedProcess[str]":
+) -> subprocess.CompletedProcess[str]:
     """Run the program of the page, which writes metrics for node_exporter."""
     program = folder / "machine_types.py"
     text = files_of(DOCS / "monitor.rst")[program.name]

@@ -4,13 +4,14 @@
 costs little where they are not used.
 """
 
+from __future__ import annotations
+
 import subprocess
 import sys
-from importlib.metadata import entry_points
 
 from os_prefilter_agent.cli.context import CloudCommand
 from os_prefilter_tools.cli.main import COMMANDS
-from tests.support.project import our_commands
+from tests.support.project import entry_points, our_commands
 
 
 def test_every_command_can_run_against_a_cloud() -> None:
@@ -22,7 +23,7 @@ def test_every_command_can_run_against_a_cloud() -> None:
 def test_plugin_has_the_names_that_the_client_looks_for() -> None:
     (point,) = (
         x
-        for x in entry_points(group="openstack.cli.extension")
+        for x in entry_points("openstack.cli.extension")
         if x.value.startswith("os_prefilter_tools.")
     )
     plugin = point.load()
@@ -38,11 +39,11 @@ def test_plugin_has_the_names_that_the_client_looks_for() -> None:
 
 def test_loading_all_commands_imports_no_service() -> None:
     """The client loads them at each start, whatever it is asked for."""
+    values = [each.value for each in entry_points("openstack.prefilter.v1")]
     code = (
-        "import sys; from importlib.metadata import entry_points;[each.load()"
-        " for each in"
-        " entry_points(group='openstack.prefilter.v1')];print(*{name.partition('.')[0]"
-        " for name in sys.modules})"
+        "import pkgutil, sys;"
+        f" [pkgutil.resolve_name(each) for each in {values}];"
+        " print(*{name.partition('.')[0] for name in sys.modules})"
     )
     loaded = subprocess.run(
         [sys.executable, "-c", code],

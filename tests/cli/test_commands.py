@@ -2,6 +2,8 @@
 
 """Commands: output, formats and exit codes, for right and wrong input."""
 
+from __future__ import annotations
+
 import json
 import os
 import re

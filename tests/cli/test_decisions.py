@@ -2,6 +2,8 @@
 
 """``decisions``: the history in the log of a service, whole or damaged."""
 
+from __future__ import annotations
+
 import gzip
 import io
 import json
@@ -25,6 +27,7 @@ from os_prefilter_tools.operators.decisions import decisions_in
 from os_prefilter_tools.operators.diagnose import result
 from tests.conftest import pipeline_of
 from tests.support.commands import Cli
+from tests.support.zipping import zip_equal
 
 _SERVERS = [
     f"0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b7{number}" for number in range(3)
@@ -49,7 +52,7 @@ def log(cli: Cli, caplog: pytest.LogCaptureFixture) -> str:
         unknown_values="reject",
         reported_traits=[],
     )
-    requests = zip(_SERVERS, _MODELS, strict=True)
+    requests = zip_equal(_SERVERS, _MODELS)
     for number, (server, model) in enumerate(requests):
         of_server = type("Spec", (RequestSpec,), {"instance_uuid": server})
         spec = of_server(Flavor(1, 512), Image({"hw_vif_model": model}))

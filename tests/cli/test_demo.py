@@ -2,6 +2,8 @@
 
 """The demo: what it prints, and that it fits the screen."""
 
+from __future__ import annotations
+
 import json
 import sys
 from contextlib import redirect_stderr, redirect_stdout

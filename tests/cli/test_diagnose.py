@@ -2,6 +2,8 @@
 
 """``os-prefilter diagnose``: stages, states and codes, on fleets for each."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from collections.abc import Callable

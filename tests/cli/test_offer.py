@@ -4,6 +4,8 @@
 wrong input.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

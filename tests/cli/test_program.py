@@ -4,11 +4,12 @@
 how it ends where it cannot go on.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from os_prefilter_agent.cli.context import _StoreOnce
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import Capture, placed
+from tests.support.project import entry_points
 
 
 def test_a_command_imports_no_other_command() -> None:
@@ -169,7 +171,9 @@ def test_interrupt_while_importing_ends_the_command_without_a_traceback(
     """What an installer makes of the entry point, and Ctrl-C at the import of
     a package; 130 is a shell's exit code.
     """
-    (point,) = entry_points(group="console_scripts", name=name)
+    (point,) = [
+        each for each in entry_points("console_scripts") if each.name == name
+    ]
     script = _INTERRUPTED.format(
         package=package, module=point.module, attribute=point.attr
     )

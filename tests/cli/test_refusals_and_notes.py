@@ -4,6 +4,8 @@
 Nova refuses, and what to write instead.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import pytest

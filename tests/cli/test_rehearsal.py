@@ -2,6 +2,8 @@
 
 """``os-prefilter audit --becoming``: rows, summaries, pages, exit codes."""
 
+from __future__ import annotations
+
 import json
 from importlib import import_module
 from pathlib import Path

@@ -4,6 +4,8 @@
 and ``explain`` with rules.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -4,6 +4,8 @@
 it writes is not for everybody.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from pathlib import Path

@@ -4,6 +4,8 @@
 all.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor

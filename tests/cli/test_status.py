@@ -4,6 +4,8 @@
 port.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

@@ -2,6 +2,8 @@
 
 """``verdict``: planned histories and servers, whose numbers it must give."""
 
+from __future__ import annotations
+
 import io
 import json
 import sys

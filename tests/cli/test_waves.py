@@ -2,6 +2,8 @@
 
 """``os-prefilter audit --becoming --waves``: output, pages, bad input."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

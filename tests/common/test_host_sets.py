@@ -4,6 +4,8 @@
 of them.
 """
 
+from __future__ import annotations
+
 from itertools import combinations
 
 from hypothesis import given

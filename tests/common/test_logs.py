@@ -4,6 +4,8 @@
 handled.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -2,6 +2,8 @@
 
 """Text of tenants, operators and libraries in messages."""
 
+from __future__ import annotations
+
 from os_prefilter.common.quoting import mask_passwords
 
 _MASKED = {

@@ -4,6 +4,8 @@
 with its place.
 """
 
+from __future__ import annotations
+
 import sys
 from typing import Any
 

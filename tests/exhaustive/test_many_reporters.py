@@ -4,6 +4,8 @@
 operators: all converge, no write is lost.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

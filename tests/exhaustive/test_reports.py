@@ -6,6 +6,8 @@ nothing of theirs is lost, ours is whole.
 A round is one of the watch's. OS_PREFILTER_EXAMPLES multiplies their number.
 """
 
+from __future__ import annotations
+
 import logging
 import random
 import threading

@@ -8,6 +8,8 @@ on the real one. Faults are put back one by one, and are found.
 OS_PREFILTER_EXAMPLES multiplies the walks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial

@@ -6,6 +6,8 @@ and loses those to what was done.
 What it breaks, and when others write in between, is a seeded random choice.
 """
 
+from __future__ import annotations
+
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -55,7 +57,7 @@ WRONG = (
 """Answers with status 200 that no Placement gives."""
 
 
-def _status(proxy: "BrokenPlacement", _answer: Reply) -> Reply:
+def _status(proxy: BrokenPlacement, _answer: Reply) -> Reply:
     status = proxy.random.choice((404, 409, 429, 500, 502, 503, 504))
     bodies = (
         b"",
@@ -70,13 +72,13 @@ def _status(proxy: "BrokenPlacement", _answer: Reply) -> Reply:
     )
 
 
-def _wrong(proxy: "BrokenPlacement", _answer: Reply) -> Reply:
+def _wrong(proxy: BrokenPlacement, _answer: Reply) -> Reply:
     return Reply(
         200, proxy.random.choice(WRONG), {"Content-Type": "application/json"}
     )
 
 
-def _cut(proxy: "BrokenPlacement", answer: Reply) -> Reply:
+def _cut(proxy: BrokenPlacement, answer: Reply) -> Reply:
     body = answer.body if isinstance(answer.body, bytes) else b""
     cut = body[: proxy.random.randrange(len(body))] if body else b""
     return Reply(
@@ -86,7 +88,7 @@ def _cut(proxy: "BrokenPlacement", answer: Reply) -> Reply:
     )
 
 
-def _trickle(proxy: "BrokenPlacement", answer: Reply) -> Reply:
+def _trickle(proxy: BrokenPlacement, answer: Reply) -> Reply:
     def pieces() -> Iterator[bytes]:
         while not proxy.closing.wait(TIMEOUT / 30):
             # Slower ones end with the round of the agent, or with the command.
@@ -95,7 +97,7 @@ def _trickle(proxy: "BrokenPlacement", answer: Reply) -> Reply:
     return Reply(200, pieces(), answer.headers)
 
 
-def _flood(proxy: "BrokenPlacement", answer: Reply) -> Reply:
+def _flood(proxy: BrokenPlacement, answer: Reply) -> Reply:
     def pieces() -> Iterator[bytes]:
         while not proxy.closing.wait(0.001):
             yield b'"' * 1000
@@ -103,11 +105,11 @@ def _flood(proxy: "BrokenPlacement", answer: Reply) -> Reply:
     return Reply(200, pieces(), answer.headers)
 
 
-def _silence(proxy: "BrokenPlacement", _answer: Reply) -> None:
+def _silence(proxy: BrokenPlacement, _answer: Reply) -> None:
     proxy.closing.wait(4 * TIMEOUT)
 
 
-FAULTS: Mapping[str, Callable[["BrokenPlacement", Reply], Reply | None]] = {
+FAULTS: Mapping[str, Callable[[BrokenPlacement, Reply], Reply | None]] = {
     "lost": lambda _proxy, _answer: None,
     "cut": _cut,
     "status": _status,

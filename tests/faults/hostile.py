@@ -4,6 +4,8 @@
 a request where it could stand.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache

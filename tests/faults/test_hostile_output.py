@@ -4,6 +4,8 @@
 more lines, cells or elements by them.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import json

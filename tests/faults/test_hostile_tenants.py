@@ -4,6 +4,8 @@
 the metrics are as without it.
 """
 
+from __future__ import annotations
+
 import logging
 import re
 from functools import cache

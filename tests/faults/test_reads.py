@@ -4,6 +4,8 @@
 error, and never takes longer than stated.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 

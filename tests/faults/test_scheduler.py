@@ -4,6 +4,8 @@
 request hangs, no gate opens wrongly.
 """
 
+from __future__ import annotations
+
 import logging
 import socket
 import time

@@ -7,6 +7,8 @@ The commands run with the real client libraries, against a stand-in for
 Keystone that accepts or refuses the login, or a port where nothing listens.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os

@@ -4,6 +4,8 @@
 fails.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable
 

@@ -4,6 +4,8 @@
 destination of a request.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

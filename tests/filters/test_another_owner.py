@@ -4,6 +4,8 @@
 Nova's, or stand alone.
 """
 
+from __future__ import annotations
+
 import copy
 import re
 from collections.abc import Iterator

@@ -2,6 +2,8 @@
 
 """deploy_config: explicit config, implicit trait."""
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter.common.errors import FlavorImageConflict, UnknownValue

@@ -4,6 +4,8 @@
 different values.
 """
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter.common.errors import FlavorImageConflict

@@ -4,6 +4,8 @@
 that a host reports for it.
 """
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter.common.errors import ImpossibleCombination, UnknownValue

@@ -4,6 +4,8 @@
 are left alone.
 """
 
+from __future__ import annotations
+
 import re
 from math import inf
 

@@ -6,6 +6,8 @@ tree and every request, enumerated.
 For one tree in six; ``tox -e exhaustive`` takes all.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

@@ -4,6 +4,8 @@
 properties that are preferred by option.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -4,6 +4,8 @@
 in a scheduler's own request spec.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -7,6 +7,8 @@ What the matcher finds is what Placement returns, with usage and without:
 test_matching.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from random import Random
 
@@ -22,6 +24,7 @@ from os_prefilter_tools.fleet.matching import hosts_in, meets
 from os_prefilter_tools.fleet.model import Fleet, Inventory, Provider
 from tests.conftest import times
 from tests.support.demands import oracle, random_demand, random_fleet
+from tests.support.zipping import zip_equal
 
 
 @pytest.mark.parametrize("seed", range(times(3)))
@@ -39,7 +42,7 @@ def test_candidates_by_capability_match_placement_with_plenty_of_room(
         fleet, [item for conditions in asked for item in conditions]
     )
     with oracle(Fleet(tuple(map(_large, fleet.hosts)))) as placement:
-        for demand, conditions in zip(demands, asked, strict=True):
+        for demand, conditions in zip_equal(demands, asked):
             assert frozenset(
                 index.names_of(index.find_candidates(conditions))
             ) == placement.returned(demand), demand

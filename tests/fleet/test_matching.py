@@ -4,6 +4,8 @@
 demands, on many small fleets.
 """
 
+from __future__ import annotations
+
 from itertools import chain, combinations
 from random import Random
 

@@ -2,6 +2,8 @@
 
 """Fleet files: what is accepted, and where and why others are refused."""
 
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path

@@ -2,6 +2,8 @@
 
 """A fleet as one file: it reads back the same."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest

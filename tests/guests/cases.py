@@ -4,6 +4,8 @@
 and one of each architecture.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random

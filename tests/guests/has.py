@@ -4,6 +4,8 @@
 lists.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple

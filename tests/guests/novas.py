@@ -4,6 +4,8 @@
 release that is installed.
 """
 
+from __future__ import annotations
+
 import os
 from importlib.metadata import version
 from pathlib import Path

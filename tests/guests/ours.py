@@ -4,6 +4,8 @@
 would write it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 

@@ -7,6 +7,8 @@ Into ``tests/guests/starts``; into ``tests/guests/hosts`` what the host is, for
 tests that judge the reporter by them.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
@@ -31,6 +33,7 @@ from tests.guests.novas import NovasDriver
 from tests.guests.records import RECORDS, STARTS
 from tests.guests.starter import Guest, Outcome, Starter
 from tests.support.hosts import EVERY_DEVICE
+from tests.support.zipping import zip_equal
 
 HOSTS = Path(__file__).parent / "hosts"
 _NOT_OF_THE_HOST = (
@@ -87,10 +90,8 @@ def started(
         closing(Starter(connection, root)) as starter,
     ):
         return dict(
-            zip(
-                some,
-                starter.outcomes(built(some, facts, uri, Path(folder))),
-                strict=True,
+            zip_equal(
+                some, starter.outcomes(built(some, facts, uri, Path(folder)))
             )
         )
 

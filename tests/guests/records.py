@@ -7,6 +7,8 @@ The records are in ``tests/guests/starts``; ``tests.guests.record`` writes
 them. They verify the reporter.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from functools import cache

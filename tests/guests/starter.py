@@ -2,6 +2,8 @@
 
 """Starts guests on a real libvirt, paused, and destroys them at once."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections import deque

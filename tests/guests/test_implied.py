@@ -8,6 +8,8 @@ missing does. Debian's binding is for its own Python, which is of the version
 that CI runs on: it is seen alone, without Debian's other packages.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

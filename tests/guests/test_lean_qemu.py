@@ -6,6 +6,8 @@ A program hides these devices of the machine's QEMU and refuses them, so that
 libvirt, which asks it by other means, knows nothing of that.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -30,6 +32,7 @@ from tests.guests.starter import Guest, Outcome, Starter
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.hosts import RED_HATS_NOT
 from tests.support.qemu import lean_qemu, public_folder
+from tests.support.zipping import zip_equal
 
 pytestmark = needs_libvirt
 
@@ -94,7 +97,7 @@ def _started(
         closing(Starter(connection)) as starter,
     ):
         outcomes = starter.outcomes(_on(emulator, each) for each in guests)
-        return dict(zip(some, outcomes, strict=True))
+        return dict(zip_equal(some, outcomes))
 
 
 def test_late_check_accepts_the_guests_that_start_on_a_lean_qemu(

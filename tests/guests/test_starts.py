@@ -8,6 +8,8 @@ In CI a libvirt that is missing fails these tests. Elsewhere they need
 QEMU; of architectures without a QEMU nothing is asked.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -52,6 +54,7 @@ from tests.guests.record import as_built, built, probed, started
 from tests.guests.records import NOT_KNOWN, REFUSED, STARTS
 from tests.guests.starter import Guest, Outcome
 from tests.services.libvirt.connection import needs_libvirt, uri
+from tests.support.zipping import zip_equal
 
 pytestmark = needs_libvirt
 
@@ -245,11 +248,7 @@ def test_other_ways_to_ask_give_the_same_guest_or_are_told(
         if case.has_way(way)
     ]
     guests = dict(
-        zip(
-            ways,
-            map(_without_ids, built(ways, facts, uri(), tmp_path)),
-            strict=True,
-        )
+        zip_equal(ways, map(_without_ids, built(ways, facts, uri(), tmp_path)))
     )
     for case in ways:
         is_device = bool(BY_NAME[case.row].device)

@@ -4,6 +4,8 @@
 owns.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -4,6 +4,8 @@
 which mode.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Collection
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 """The late check and the guest settings of a driver."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

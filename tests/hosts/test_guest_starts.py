@@ -4,6 +4,8 @@
 guests that were started there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import pytest

@@ -4,6 +4,8 @@
 that the host has lost, and none that an operator has set is removed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache

@@ -4,6 +4,8 @@
 ``python -m tests.lowest.installed``.
 """
 
+from __future__ import annotations
+
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -2,6 +2,8 @@
 
 """Nova's scheduler, started as its service starts it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,6 +4,8 @@
 own code when the scheduler starts.
 """
 
+from __future__ import annotations
+
 import re
 import threading
 import time

@@ -4,6 +4,8 @@
 spec.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 from typing import Any

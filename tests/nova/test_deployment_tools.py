@@ -10,6 +10,8 @@ tool's own code, in the versions that the page states. Kolla's own code runs in
 file.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import metadata

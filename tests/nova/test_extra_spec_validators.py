@@ -4,9 +4,10 @@
 wrong value is a 400 that says why.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,7 @@ from os_prefilter.vocabulary.config_templates import BUNDLED
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
 from tests.conftest import required_by, spec_of
+from tests.support.project import entry_points
 
 objects.register_all()
 
@@ -251,7 +253,7 @@ def test_installed_package_refuses_nothing_of_a_filter_that_is_not_enabled(
     """Nova's validators alone are loaded: an installed package changes
     nothing.
     """
-    points = entry_points(group="nova.api.extra_spec_validators")
+    points = entry_points("nova.api.extra_spec_validators")
     of_nova = {
         each.name
         for point in points

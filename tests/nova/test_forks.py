@@ -4,6 +4,8 @@
 process would run as well.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import time

@@ -4,6 +4,8 @@
 is.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random

@@ -2,6 +2,8 @@
 
 """What the page for a reviewer of security says of Nova's processes is all."""
 
+from __future__ import annotations
+
 import ast
 import subprocess
 import sys
@@ -32,9 +34,9 @@ def _parts(value: Any) -> list[Any]:
     """Return an object and what it holds, to be compared by identity."""
     if isinstance(value, dict):
         return [value, *value.keys(), *value.values()]
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [value, *value]
-    if isinstance(value, set | frozenset):
+    if isinstance(value, (set, frozenset)):
         return [value, *sorted(value, key=id)]
     return [value]
 

@@ -7,6 +7,8 @@ Nova's own weight handler, host states, request specs and client of Placement;
 its database is replaced.
 """
 
+from __future__ import annotations
+
 import gc
 from collections.abc import Iterator
 from random import Random

@@ -6,6 +6,8 @@ has lived with is none.
 The request specs are those that Nova's own conductor makes for each moment.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple

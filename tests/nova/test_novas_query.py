@@ -4,6 +4,8 @@
 thread: real scheduler, real Placement.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext

@@ -2,6 +2,8 @@
 
 """owner in Nova's scheduler: what Nova makes of a request that it changed."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -37,6 +39,7 @@ from tests.support.gpu_trees import (
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import user_context
 from tests.support.placements import HOST, UUID, provider
+from tests.support.zipping import zip_equal
 
 
 def _spec(asked: Asked) -> Any:
@@ -46,7 +49,7 @@ def _spec(asked: Asked) -> Any:
         objects.RequestGroup(requester_id=each.requester_id)
         for each in ours.requested_resources
     ]
-    for group, each in zip(groups, ours.requested_resources, strict=True):
+    for group, each in zip_equal(groups, ours.requested_resources):
         group.obj_set_defaults()
         group.resources = dict(each.resources)
     own = objects.InstancePCIRequest(

@@ -4,6 +4,8 @@
 request specs and client of Placement.
 """
 
+from __future__ import annotations
+
 import gc
 from collections.abc import Iterator
 from pathlib import Path

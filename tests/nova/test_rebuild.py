@@ -4,6 +4,8 @@
 states and client, and a real Placement.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,10 @@
 users are told, what cells are asked.
 """
 
+from __future__ import annotations
+
 import re
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from os_prefilter.service.loading import NAMESPACE, as_filter
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context
 from tests.support.pages import DOCS
+from tests.support.project import entry_points
 
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
 _SHOWN = ("os_prefilter.nova", "os_prefilter.service.service")
@@ -74,7 +77,7 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> _Cells:
     monkeypatch.setattr(nova_context, "scatter_gather_all_cells", cells)
     points = [
         each
-        for each in entry_points(group=NAMESPACE)
+        for each in entry_points(NAMESPACE)
         if each.dist and each.dist.name == "os-prefilter"
     ]
     points.append(EntryPoint("computes", f"{__name__}:computes", NAMESPACE))

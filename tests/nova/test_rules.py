@@ -4,6 +4,8 @@
 of Placement, its own reading of files.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -4,6 +4,8 @@
 build request of a new one, and the cell of one that exists.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,6 +4,8 @@
 alone, and the history has what the filters would have changed.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 from collections.abc import Iterator
@@ -127,7 +129,7 @@ def _plain(value: Any) -> Any:
     """Return a primitive of Nova's with its sets, which are lists, sorted."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return sorted((_plain(each) for each in value), key=str)
     return value
 
@@ -136,7 +138,7 @@ def _without_ours() -> list[Any]:
     return [
         each
         for each in request_filter.ALL_REQUEST_FILTERS
-        if not isinstance(each, RequestFilters | LastFilter)
+        if not isinstance(each, (RequestFilters, LastFilter))
     ]
 
 

@@ -4,6 +4,8 @@
 with its own objects.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,6 +4,8 @@
 so when it starts.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from importlib.metadata import version

@@ -4,6 +4,8 @@
 its own objects, without a restart.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 

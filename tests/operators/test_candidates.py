@@ -2,6 +2,8 @@
 
 """Asking a Placement that must not be changed."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

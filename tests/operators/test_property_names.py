@@ -2,6 +2,8 @@
 
 """Notes of commands on the operating system that an image names."""
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter.request.view import Request

@@ -4,6 +4,8 @@
 have not reported.
 """
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter import Options

@@ -4,6 +4,8 @@
 carries it out.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 from unittest import mock

@@ -4,6 +4,8 @@
 commands say it first.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from nova.compute import api
 from nova.objects.image_meta import ImageMetaProps
 
 from os_prefilter.common.errors import RequestRejected, UnknownValue
+from os_prefilter.common.host_sets import size_of
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.service import Service
 from os_prefilter.vocabulary.image_properties import (
@@ -314,7 +317,7 @@ def test_audit_shows_refused_images_first_and_never_as_ok(
     first, second = found.lines
     assert (first.names, first.verdict) == (["arm"], ImageVerdict.REFUSED)
     assert first.reason == f"{_ARM64} aarch64?"
-    assert first.before.bit_count() == first.after.bit_count() == 0
+    assert size_of(first.before) == size_of(first.after) == 0
     assert second.verdict == ImageVerdict.OK
 
 

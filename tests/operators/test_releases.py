@@ -4,6 +4,8 @@
 compares it with each Nova.
 """
 
+from __future__ import annotations
+
 from importlib.metadata import version
 
 import os_traits

@@ -4,9 +4,10 @@
 a later filter fails.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from os_prefilter import (
     RequestSpec,
     Requirements,
 )
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import (
     ContradictingRequirements,
     FilterFailed,

@@ -6,6 +6,8 @@ but for the differences listed here.
 The page "What a libvirt host reports" has their reasons.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any

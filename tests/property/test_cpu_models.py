@@ -4,6 +4,8 @@
 feature that the flavor does not require, and a note says what is not known.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

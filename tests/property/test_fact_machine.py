@@ -7,6 +7,8 @@ No thread runs: the machine keeps each query that the fact starts, and ends it
 when it likes, or never. Faults are put back one by one, and are found.
 """
 
+from __future__ import annotations
+
 from contextlib import ExitStack, suppress
 from math import inf
 from typing import Any

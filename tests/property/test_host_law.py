@@ -7,6 +7,8 @@ Here a sample of the hosts and of the requests; ``tox -e exhaustive`` takes
 all.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

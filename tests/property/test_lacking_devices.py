@@ -4,6 +4,8 @@
 Red Hat's does: the law holds there, and Placement does not offer them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace

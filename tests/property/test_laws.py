@@ -2,6 +2,8 @@
 
 """Laws of the filters, by hypothesis: for any request, not for examples."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 
@@ -14,6 +16,7 @@ from os_prefilter.service.loading import installed_filters
 from os_prefilter.service.traits_to_report import traits_named_by
 from os_prefilter_tools.testing.generated import any_request
 from tests.conftest import pipeline_of
+from tests.support.zipping import zip_equal
 
 _NAMES = [name for name in installed_filters() if name != "noop"]
 _PIPELINES = {name: pipeline_of(name) for name in _NAMES}
@@ -88,7 +91,7 @@ def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
             if not key.startswith("resources")
         }
         assert kept.items() <= spec.flavor.extra_specs.items()
-        for old, new in zip(
-            before.requested_resources, spec.requested_resources, strict=True
+        for old, new in zip_equal(
+            before.requested_resources, spec.requested_resources
         ):
             assert old.required_traits <= new.required_traits

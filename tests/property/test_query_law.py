@@ -4,6 +4,8 @@
 each part of it was asked for.
 """
 
+from __future__ import annotations
+
 import copy
 
 import os_traits

@@ -7,6 +7,8 @@ The files are real, the clock and Placement are the machine's. Faults are put
 back one by one, and are found.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from functools import partial

@@ -4,6 +4,8 @@
 kinds, enumerated.
 """
 
+from __future__ import annotations
+
 from copy import deepcopy
 from functools import cache
 from itertools import product

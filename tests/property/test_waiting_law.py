@@ -4,6 +4,8 @@
 accepts, whichever hosts have reported.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -64,6 +66,7 @@ from tests.support.reporting_fleets import (
     fleet_of,
     wanted_by,
 )
+from tests.support.zipping import zip_equal
 
 _KINDS: list[HostFacts] = [*few_libvirt_hosts(), *other_hosts()]
 
@@ -100,7 +103,7 @@ def _excluded(
             required = pipeline.apply(deepcopy(case.spec)).requirements
         except RequestRejected:
             continue
-        for facts, host in zip(hosts, fleet.hosts, strict=True):
+        for facts, host in zip_equal(hosts, fleet.hosts):
             missing = [
                 str(item)
                 for item in required
@@ -211,7 +214,7 @@ def test_placement_offers_every_capable_host_while_filters_wait(
         REPORTS, weights=(6, 3, 2, seed), k=len(hosts)
     )
     fleet = fleet_of(
-        [report(facts) for facts, report in zip(hosts, reports, strict=True)]
+        [report(facts) for facts, report in zip_equal(hosts, reports)]
     )
     # Requirements of Nova's own never wait.
     asking = [
@@ -247,7 +250,7 @@ def test_placement_offers_every_capable_host_while_filters_wait(
             ).hosts
             able = {
                 each.name
-                for facts, each in zip(hosts, fleet.hosts, strict=True)
+                for facts, each in zip_equal(hosts, fleet.hosts)
                 if _accepts(case, facts)
             }
             assert able <= set(candidates), case
@@ -531,13 +534,13 @@ class TestTwoReleases:
             # older release do not.
             host_traits = [
                 two.report(traits, two.goal(two.keys, mode, changed=changed))
-                for traits, changed in zip(host_traits, _CAN, strict=True)
+                for traits, changed in zip_equal(host_traits, _CAN)
             ]
         fleet = fleet_of(host_traits)
         with two.installed():
             unreported = unreported_groups(fleet, two.grouping[0])
         for group, names in unreported.items():
-            for can, traits in zip(_CAN.values(), host_traits, strict=True):
+            for can, traits in zip_equal(_CAN.values(), host_traits):
                 has = {trait for trait, has in can.items() if has}
                 assert names or has & group.traits <= traits | two.novas_own
 

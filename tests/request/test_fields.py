@@ -4,6 +4,8 @@
 does.
 """
 
+from __future__ import annotations
+
 from threading import Lock
 from typing import Any
 from unittest import mock

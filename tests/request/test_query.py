@@ -4,6 +4,8 @@
 takes.
 """
 
+from __future__ import annotations
+
 import re
 from random import Random
 from typing import Any

@@ -4,6 +4,8 @@
 that Nova ignores are noted.
 """
 
+from __future__ import annotations
+
 import pytest
 from nova.scheduler.filters.compute_capabilities_filter import (
     ComputeCapabilitiesFilter,

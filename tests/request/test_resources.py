@@ -5,6 +5,8 @@
 tests/against_nova compares CPU pinning with Nova.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any
 from urllib.parse import unquote

@@ -4,6 +4,8 @@
 the vocabulary.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterator, Sequence
 

@@ -2,6 +2,8 @@
 
 """Relations between the values of one request."""
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter import Destination, Request

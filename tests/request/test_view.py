@@ -2,6 +2,8 @@
 
 """The view reads Nova's objects and ours, and changes neither."""
 
+from __future__ import annotations
+
 from operator import attrgetter
 from types import MappingProxyType, SimpleNamespace
 from typing import Any

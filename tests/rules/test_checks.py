@@ -4,6 +4,8 @@
 else.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,6 +36,7 @@ from os_prefilter.service import Service
 from tests.conftest import spec_of
 from tests.support.rule_texts import rules_of, rules_text
 from tests.support.tables import cases
+from tests.support.zipping import zip_equal
 
 _VALUES = ["a", "b", "true", "yes", "no", True, False]
 _TRAITS = st.lists(
@@ -154,7 +157,7 @@ def _overlap(one: Rule, other: Rule) -> bool:
     for clauses in product(one.when, other.when):
         asked = max(map(_keys_of, clauses), key=len)
         for values in product([*_VALUES, "other"], repeat=len(asked)):
-            request = dict(zip(asked, values, strict=True))
+            request = dict(zip_equal(asked, values))
 
             def holds(clause: Clause, request: Any = request) -> bool:
                 return all(

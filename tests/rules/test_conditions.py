@@ -4,6 +4,8 @@
 flavors, requirements, groups of ports.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from typing import Any

@@ -2,6 +2,8 @@
 
 """The rules that come with the package: which CPU a guest's system needs."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,6 +4,8 @@
 others.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from typing import Any

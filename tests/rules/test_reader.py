@@ -4,6 +4,8 @@
 its file and line.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

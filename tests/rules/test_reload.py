@@ -4,6 +4,8 @@
 all, never before Placement is ready.
 """
 
+from __future__ import annotations
+
 import shutil
 import threading
 import time

@@ -7,6 +7,8 @@ FATE is "none", or the signal that the first reader gets while it reads: "KILL"
 or "STOP". Each other one prints what it got and how long it took. With PORT of a memcached, half of them are of another host.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal

@@ -4,6 +4,8 @@
 one that has candidates asks for nothing.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import random

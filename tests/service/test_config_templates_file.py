@@ -4,6 +4,8 @@
 with others.
 """
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

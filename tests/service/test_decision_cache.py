@@ -2,6 +2,8 @@
 
 """Cached decisions: only for equal requests, while the facts stay equal."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any

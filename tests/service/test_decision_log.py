@@ -4,6 +4,8 @@
 its form, and that it fails nothing.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os

@@ -2,6 +2,8 @@
 
 """Deferral of requirements until every compute node has reported."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
 from typing import Any

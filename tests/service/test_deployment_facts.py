@@ -2,6 +2,8 @@
 
 """Facts: queried once per interval, kept without a response, logged once."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import AsyncIterator

@@ -4,6 +4,8 @@
 whatever the default of its next host.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
 from contextlib import suppress

@@ -2,6 +2,8 @@
 
 """A Placement that lacks some traits: no query names one."""
 
+from __future__ import annotations
+
 import logging
 import os
 import threading

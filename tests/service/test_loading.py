@@ -4,6 +4,8 @@
 without it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import EntryPoint

@@ -4,6 +4,8 @@
 and in two, and that nothing is without.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

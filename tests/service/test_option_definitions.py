@@ -2,6 +2,8 @@
 
 """The help of each option: its meaning and its values."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 
@@ -28,7 +30,7 @@ def test_help_says_values_where_the_type_does_not(option: cfg.Opt) -> None:
     assert (
         all(choices.values())
         if choices
-        else values or not isinstance(option, cfg.StrOpt | cfg.ListOpt)
+        else values or not isinstance(option, (cfg.StrOpt, cfg.ListOpt))
     )
 
 

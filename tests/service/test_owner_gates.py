@@ -4,6 +4,8 @@
 until all report it, and then all does.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

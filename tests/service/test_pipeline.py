@@ -2,6 +2,8 @@
 
 """The pipeline: in order, with provenance, all or nothing."""
 
+from __future__ import annotations
+
 import copy
 from dataclasses import dataclass, field
 from threading import Lock

@@ -4,6 +4,8 @@
 random trees in a real Placement.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

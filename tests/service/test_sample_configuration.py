@@ -4,6 +4,8 @@
 the check of a file.
 """
 
+from __future__ import annotations
+
 import re
 import sys
 from collections.abc import Callable

@@ -4,6 +4,8 @@
 what Placement offers once they are enabled.
 """
 
+from __future__ import annotations
+
 import copy
 import json
 import logging

@@ -2,6 +2,8 @@
 
 """Sharing of facts: one reader at a time, and no wrong value."""
 
+from __future__ import annotations
+
 import json
 import time
 import zlib

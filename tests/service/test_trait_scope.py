@@ -4,6 +4,8 @@
 and ``auto`` chooses by what it has.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterator
 

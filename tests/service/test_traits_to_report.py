@@ -4,6 +4,8 @@
 require, and each trait in one group.
 """
 
+from __future__ import annotations
+
 from copy import deepcopy
 
 import pytest

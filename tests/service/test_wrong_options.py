@@ -2,6 +2,8 @@
 
 """A wrong value of an option stops the service, with one line of advice."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -6,6 +6,8 @@ The first two listen on a socket in a folder of their own, the last one on
 loopback.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import pickle

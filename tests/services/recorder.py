@@ -4,10 +4,13 @@
 place, loses requests, or keeps silent.
 """
 
+from __future__ import annotations
+
 import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Optional
 
 import requests
 
@@ -16,7 +19,7 @@ from tests.support.loopback import Call, Reply, serving
 Answer = tuple[int, object]
 LOST = (0, None)
 """The answer of a connection that breaks."""
-Hook = Callable[[str, str], Answer | None]
+Hook = Callable[[str, str], Optional[Answer]]
 """(method, path) -> an answer in the service's place, or None to let it
 answer.
 """

@@ -4,6 +4,8 @@
 and by the names of our metrics.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import subprocess

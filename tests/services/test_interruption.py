@@ -4,6 +4,8 @@
 folder.
 """
 
+from __future__ import annotations
+
 import signal
 import subprocess
 import sys

@@ -2,6 +2,8 @@
 
 """Processes of two hosts share what they read in a real memcached."""
 
+from __future__ import annotations
+
 import gc
 from pathlib import Path
 

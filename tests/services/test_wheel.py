@@ -4,6 +4,8 @@
 packagers get: tests/services/packages.
 """
 
+from __future__ import annotations
+
 import zipfile
 from pathlib import Path
 

@@ -4,6 +4,8 @@
 read.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

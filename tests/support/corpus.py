@@ -9,6 +9,8 @@ as libvirt's own test data are named. Without the variable there are none: the
 synthetic hosts are always compared.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from functools import cache

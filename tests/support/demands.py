@@ -4,6 +4,8 @@
 any part of a demand.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 """What nova-scheduler reads from the files that a deployment tool writes."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import NamedTuple
 

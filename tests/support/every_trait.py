@@ -4,6 +4,8 @@
 it.
 """
 
+from __future__ import annotations
+
 from os_prefilter.hosts.marker_traits import REPORTED, names_with, trait_groups
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import BUNDLED

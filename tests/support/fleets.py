@@ -2,6 +2,8 @@
 
 """Random fleets: nesting, sharing, usage, aggregates, names in any script."""
 
+from __future__ import annotations
+
 import uuid
 from dataclasses import replace
 from typing import Any

@@ -4,6 +4,8 @@
 say, and what a request may take of them.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -2,6 +2,8 @@
 
 """Made-up hosts, one for each difference that reporters can see."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -4,6 +4,8 @@
 no run leaves a process behind.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

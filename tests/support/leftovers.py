@@ -9,6 +9,8 @@ the run in its environment, as all descendants do, and removes the run's
 folder. It needs Linux (``/proc``) and imports nothing of the project.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import signal

@@ -4,6 +4,8 @@
 and fails where a test wants it to.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -239,7 +241,7 @@ class FakeLibvirt:
     ) -> None:
         self.handlers.append(handler)
 
-    def open(self, uri: str) -> "FakeConnection":
+    def open(self, uri: str) -> FakeConnection:
         self.answer("open", uri)
         self.opened += 1
         return FakeConnection(self)

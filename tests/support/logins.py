@@ -7,6 +7,8 @@ Where Keystone has to decide anything, it is the real one
 (:mod:`tests.services.cloud`).
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 

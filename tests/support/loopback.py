@@ -4,6 +4,8 @@
 with it.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -2,6 +2,8 @@
 
 """Real objects of Nova."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from nova import objects

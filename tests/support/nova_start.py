@@ -4,6 +4,8 @@
 message bus, a database and Placement.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -109,7 +111,7 @@ def user_context() -> Any:
     return nova_context.RequestContext("user", "project")
 
 
-def ask(placement: "Observed") -> None:
+def ask(placement: Observed) -> None:
     """Let Nova's own client of Placement, in the scheduler that was started,
     ask this one.
     """
@@ -121,7 +123,7 @@ def ask(placement: "Observed") -> None:
 class _SdkAdapter:
     """What Nova's client of Placement has: openstacksdk's adapter for it."""
 
-    def __init__(self, observed: "Observed") -> None:
+    def __init__(self, observed: Observed) -> None:
         self._observed = observed
 
     def get(self, url: str, **options: Any) -> Any:

@@ -4,14 +4,17 @@
 show.
 """
 
+from __future__ import annotations
+
 import doctest
 import re
 import textwrap
 from collections.abc import Iterator
-from importlib.metadata import entry_points
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.project import entry_points
+from tests.support.zipping import zip_equal
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -77,9 +80,8 @@ def files_of(page: Path) -> dict[str, str]:
 def commands_of(page: Path) -> Iterator[Command]:
     for language, _, text in blocks(page):
         parts = _COMMAND.split(text)[1:] if language == "console" else []
-        for (command, output), (following, code) in pairwise(
-            [*zip(parts[::2], parts[1::2], strict=True), ("", "")]
-        ):
+        shown = [*zip_equal(parts[::2], parts[1::2]), ("", "")]
+        for (command, output), (following, code) in zip(shown, shown[1:]):
             if command.startswith(("os-prefilter ", "python ")):
                 yield Command(
                     page,
@@ -118,6 +120,6 @@ def installed_by_us(group: str) -> list[str]:
     """Return the names of the package's own entry points in a group."""
     return sorted(
         point.name
-        for point in entry_points(group=group)
+        for point in entry_points(group)
         if point.dist and point.dist.name == "os-prefilter"
     )

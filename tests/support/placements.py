@@ -4,12 +4,14 @@
 place, serve it on a loopback port.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Optional
 
 import requests
 
@@ -28,7 +30,7 @@ HOST = "kvm-1"
 UUID = provider_uuid(HOST)
 
 Answer = tuple[int, object]
-Hook = Callable[[str, str], Answer | None]
+Hook = Callable[[str, str], Optional[Answer]]
 """(method, URL) -> an answer in Placement's place, or None to let it answer.
 """
 

@@ -2,6 +2,8 @@
 
 """A tree like /proc, with processes of nova-compute."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from pathlib import Path

@@ -4,6 +4,8 @@
 also where the test fails.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import socket
@@ -26,7 +28,7 @@ def free_port() -> int:
 @contextmanager
 def started(
     command: Sequence[str], **options: Any
-) -> "Iterator[subprocess.Popen[Any]]":
+) -> Iterator[subprocess.Popen[Any]]:
     """Start a program as the leader of a group of processes, and kill the
     group in the end.
     """
@@ -47,7 +49,7 @@ def ran(
     folder: Path | None = None,
     *,
     seconds: float = LONGEST,
-) -> "subprocess.CompletedProcess[str]":
+) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, and return what it says.
 
     :raises subprocess.TimeoutExpired: if it has not ended after so many

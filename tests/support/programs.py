@@ -8,6 +8,8 @@ In CI they must be there. Elsewhere the tests need OS_PREFILTER_RABBITMQ_URL
 (``mysql+pymysql://user:password@host:port``, of a user who may do everything).
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess

@@ -2,8 +2,12 @@
 
 """pyproject.toml, as data."""
 
+from __future__ import annotations
+
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +19,19 @@ else:
 ROOT = Path(__file__).parents[2]
 
 
+def entry_points(group: str) -> Sequence[EntryPoint]:
+    """Return the installed entry points of a group."""
+    if sys.version_info >= (3, 10):
+        return tuple(metadata.entry_points(group=group))
+    else:  # noqa: RET505 - mypy knows this branch for an older Python
+        return metadata.entry_points().get(group, ())
+
+
 def our_commands() -> dict[str, EntryPoint]:
     """Return the commands of ``os-prefilter`` by what a user types."""
     ours = (
         it
-        for it in entry_points(group="openstack.prefilter.v1")
+        for it in entry_points("openstack.prefilter.v1")
         if it.value.startswith(("os_prefilter_agent.", "os_prefilter_tools."))
     )
     return {

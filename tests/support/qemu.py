@@ -2,6 +2,8 @@
 
 """Programs in place of QEMU."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

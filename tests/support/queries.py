@@ -4,6 +4,8 @@
 Placement's own form is an assertion.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl

@@ -4,6 +4,8 @@
 knows of hosts that really can.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -26,6 +28,7 @@ from os_prefilter_tools.fleet.model import (
 from os_prefilter_tools.operators.readiness import configured_filters
 from os_prefilter_tools.testing.law import list_requiring_filters
 from tests.conftest import conf_with
+from tests.support.zipping import zip_equal
 
 Section = dict[str, list[str]]
 RECOMMENDED: Section = {
@@ -155,10 +158,8 @@ def fleet_of(traits: Sequence[AbstractSet[str]]) -> Fleet:
                 room,
                 frozenset({"COMPUTE_NODE", *each}),
             )
-            for name, each in zip(
-                [f"host-{number}" for number in range(len(traits))],
-                traits,
-                strict=True,
+            for name, each in zip_equal(
+                [f"host-{number}" for number in range(len(traits))], traits
             )
         )
     )

@@ -2,6 +2,8 @@
 
 """Rules for tests, in short."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Iterable

@@ -4,6 +4,8 @@
 put back into it.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable
 from textwrap import dedent

@@ -2,6 +2,8 @@
 
 """Tables of cases as text: their cells are separated by ``|``."""
 
+from __future__ import annotations
+
 import pytest
 from _pytest.mark.structures import ParameterSet
 

@@ -2,6 +2,8 @@
 
 """Each law of filters is broken by some filter, and its author is told how."""
 
+from __future__ import annotations
+
 import subprocess
 from pathlib import Path
 from textwrap import dedent, indent

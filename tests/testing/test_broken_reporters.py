@@ -4,6 +4,8 @@
 how.
 """
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter.hosts.drivers.fake import FakeFacts
@@ -14,7 +16,8 @@ pytest_plugins = ["pytester"]
 
 _GOOD = """
 import random, time
-from dataclasses import dataclass, field
+from dataclasses import field
+from os_prefilter.common.dataclasses import dataclass
 from typing import ClassVar
 from os_prefilter import HostFacts, Reporter
 from os_prefilter_tools.testing import reporter_conformance

@@ -4,6 +4,8 @@
 reporters: tests/property.
 """
 
+from __future__ import annotations
+
 from types import MappingProxyType
 from typing import Any
 

@@ -4,21 +4,23 @@
 nothing.
 """
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from importlib import import_module
-from importlib.metadata import entry_points
 
 import pytest
 
 import os_prefilter_tools.pytest_plugin
 from os_prefilter.common.errors import ConfigurationError
+from tests.support.project import entry_points
 
 
 def test_plugin_is_registered_and_exports_only_prefilter_fixtures() -> None:
     (point,) = (
         each
-        for each in entry_points(group="pytest11")
+        for each in entry_points("pytest11")
         if each.value == "os_prefilter_tools.pytest_plugin"
     )
     assert point.load() is os_prefilter_tools.pytest_plugin

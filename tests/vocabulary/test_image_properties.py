@@ -2,6 +2,8 @@
 
 """What the lists say of Nova's image properties is what its class does."""
 
+from __future__ import annotations
+
 from contextlib import suppress
 from typing import Any
 

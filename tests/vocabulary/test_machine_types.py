@@ -4,6 +4,8 @@
 libvirts started, and their answers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 from os_prefilter.vocabulary.machine_types import (

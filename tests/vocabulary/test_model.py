@@ -2,6 +2,8 @@
 
 """Booleans and trait names are what Nova and Placement take for them."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from runpy import run_path
 from typing import Any

@@ -4,6 +4,8 @@
 everything, or the service does not start.
 """
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from collections.abc import Callable

@@ -2,6 +2,8 @@
 
 """The table is complete, and right against os-traits and Nova."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import os_traits

@@ -4,6 +4,8 @@ with the hosts that can, or with the reason.
 It listens on loopback only and has no authentication.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping

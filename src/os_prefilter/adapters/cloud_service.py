@@ -2,6 +2,8 @@
 
 """The services of a cloud in openstacksdk's catalogue, and their one error."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from keystoneauth1.exceptions import CatalogException

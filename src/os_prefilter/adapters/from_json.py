@@ -9,6 +9,8 @@ Each problem is a DocumentError with the file, the place in it, the value and
 what was expected.
 """
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

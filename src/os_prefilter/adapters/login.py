@@ -2,6 +2,8 @@
 
 """Advice on a request that a service refused because of its login."""
 
+from __future__ import annotations
+
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 

@@ -2,6 +2,8 @@
 
 """The configuration arguments of the nova-compute that runs on this host."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from contextlib import suppress

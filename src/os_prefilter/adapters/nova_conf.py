@@ -9,11 +9,13 @@ password. Names and defaults are those of Nova 34 (``nova/conf/libvirt.py``,
 ``compute.py``, ``scheduler.py`` and ``spice.py``); a test compares them.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shutil import which
@@ -21,6 +23,7 @@ from typing import Any
 
 from oslo_config import cfg, types
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
@@ -159,7 +162,7 @@ def read_conf(
     for path in paths:
         check_readable(path)
         _check_permitted(path)
-    for option, path in zip(arguments[::2], arguments[1::2], strict=True):
+    for option, path in zip(arguments[::2], arguments[1::2]):
         # oslo.config takes a file for an empty directory.
         if option == "--config-dir" and is_file(path):
             raise ConfigurationError(

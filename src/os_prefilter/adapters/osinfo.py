@@ -9,6 +9,8 @@ Nova's libvirt driver asks it for the network card and the disk bus of
 has libosinfo. What is asked here is what is installed here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib import import_module

@@ -11,6 +11,8 @@ silent. What trickles in too slowly to fill a piece ends with the command, or
 with the round of the agent.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable

@@ -2,6 +2,8 @@
 
 """Share facts between hosts in the cloud's cache, of oslo.cache or dogpile."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator
 from concurrent.futures import TimeoutError as NotDoneError

@@ -7,6 +7,8 @@ of two equal names win. Both are wrong here: an operator who enabled a filter
 must not get a scheduler without it. So each of these is an error.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from difflib import get_close_matches
 

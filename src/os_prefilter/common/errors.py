@@ -8,6 +8,8 @@ URLs are hidden. Text of tenants goes through
 line nor a terminal.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -326,8 +328,7 @@ class NoHostServes(NoHostLeft):
         names = [_shorten_property(name) for name in self.properties]
         counts = [] if hosts is None else [f"0 of {hosts} {kind}hosts"]
         counts += [
-            f"{name} alone: {number}"
-            for name, number in zip(names, alone, strict=False)
+            f"{name} alone: {number}" for name, number in zip(names, alone)
         ]
         # Numbers go first, then names.
         sizes = [(len(names), number) for number in range(len(counts), 0, -1)]

@@ -2,6 +2,9 @@
 
 """Sets of hosts: an ``int`` in which host n is bit n."""
 
+from __future__ import annotations
+
+import sys
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from itertools import chain, combinations, islice
@@ -13,6 +16,15 @@ _K = TypeVar("_K")
 _BITS = range(8)
 # The scheduler waits for this search.
 _MOST_TRIED = 20_000
+
+
+if sys.version_info >= (3, 10):
+    size_of = int.bit_count
+else:
+
+    def size_of(hosts: int) -> int:
+        """Return how many hosts are in the set."""
+        return bin(hosts).count("1")
 
 
 def numbers_in(hosts: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 """Loggers whose lines give the reason of an error once."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -2,6 +2,8 @@
 
 """Values that Placement accepts: resource classes, amounts and UUIDs."""
 
+from __future__ import annotations
+
 import re
 
 import os_resource_classes

@@ -2,9 +2,12 @@
 
 """Progress of a long computation, as a command shows it."""
 
-from collections.abc import Callable
+from __future__ import annotations
 
-Progress = Callable[[str, int, int | None], object]
+from collections.abc import Callable
+from typing import Optional
+
+Progress = Callable[[str, int, Optional[int]], object]
 """Gets the stage, how many are done, and of how many (None if unknown)."""
 
 

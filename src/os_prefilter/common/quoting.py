@@ -2,6 +2,8 @@
 
 """Quote, escape and truncate untrusted text for messages."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches

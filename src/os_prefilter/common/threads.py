@@ -2,6 +2,8 @@
 
 """Calls that may never return, made in a thread of their own."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -10,7 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def start_thread(call: Callable[[], T], name: str) -> "Future[T]":
+def start_thread(call: Callable[[], T], name: str) -> Future[T]:
     """Begin a call, and return where its outcome will be.
 
     The thread does not keep the process from ending.

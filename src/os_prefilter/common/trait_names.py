@@ -2,6 +2,8 @@
 
 """Trait names: a check by Placement's rules, and a type for checked ones."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from functools import cache

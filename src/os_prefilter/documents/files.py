@@ -2,6 +2,8 @@
 
 """Read and replace files that an operator named."""
 
+from __future__ import annotations
+
 import os
 import stat
 import tempfile

@@ -9,13 +9,15 @@ value, ``check`` is a function that returns it, and ``keys`` one that returns
 what is wrong with the keys of a mapping.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import (
@@ -24,7 +26,7 @@ from os_prefilter.common.trait_names import (
     standard_traits,
 )
 
-Path = tuple[str | int, ...]
+Path = tuple[Union[str, int], ...]
 """Keys and indexes that lead to a part of a document."""
 Check = Callable[[object], str]
 """Returns what is wrong with a value, or was expected; empty if right."""

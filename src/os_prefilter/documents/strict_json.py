@@ -8,6 +8,8 @@ Stricter than Python's own reader, which lets the last of two equal keys win
 and knows NaN and infinity.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from math import isfinite

@@ -11,13 +11,15 @@ and ``<<`` work; an anchored value must not contain aliases, so that what a
 file grows to is known before it is built.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import decode, describe_value

@@ -2,6 +2,8 @@
 
 """The availability zone that the user chose."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from os_prefilter.common.errors import UnknownValue

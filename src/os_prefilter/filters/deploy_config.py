@@ -9,6 +9,8 @@ requires a node on which hyperthreading can be switched; it says nothing about
 whether it is on now. Which traits a configuration needs is in its template.
 """
 
+from __future__ import annotations
+
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.filter_contract import Declaration

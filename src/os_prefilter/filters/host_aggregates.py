@@ -9,6 +9,8 @@ The metadata has Nova's meaning (``nova/scheduler/request_filter.py``):
 after the key, and ``trait:NAME=required``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -56,7 +58,7 @@ class HostAggregates:
         )
 
     @classmethod
-    def of(cls, aggregates: Any) -> "HostAggregates":
+    def of(cls, aggregates: Any) -> HostAggregates:
         """Return the aggregates that a service gives.
 
         :param aggregates: objects or mappings, each with ``uuid``, ``name``,

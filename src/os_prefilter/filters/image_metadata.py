@@ -5,6 +5,8 @@
 By the spec image-metadata-prefiltering.
 """
 
+from __future__ import annotations
+
 from functools import partial
 
 from os_prefilter.common.errors import NeverStartsWith

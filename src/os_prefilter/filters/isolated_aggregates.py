@@ -2,6 +2,8 @@
 
 """Host aggregates that are for requests which require certain traits."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from os_prefilter.common.quoting import escape_line, shorten

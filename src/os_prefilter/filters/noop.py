@@ -2,6 +2,8 @@
 
 """Require nothing: the worked example of a filter."""
 
+from __future__ import annotations
+
 from os_prefilter.request.filter_contract import Declaration
 from os_prefilter.request.requirements import NOTHING, Requirements
 from os_prefilter.request.view import Request

@@ -30,6 +30,8 @@ replaces the traits of its PCI providers
 Groups of ports belong to others; they are left alone.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache

@@ -5,6 +5,8 @@
 None is excluded.
 """
 
+from __future__ import annotations
+
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.extra_specs import is_preference, preferred_trait

@@ -2,6 +2,8 @@
 
 """Ports whose network backend runs on a SmartNIC."""
 
+from __future__ import annotations
+
 import os_traits
 
 from os_prefilter.common.quoting import quote

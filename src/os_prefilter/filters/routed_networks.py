@@ -6,6 +6,8 @@ Neutron mirrors each segment of a routed network as a host aggregate. Its UUID
 is among the aggregates of the segment's resource provider in Placement.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -56,7 +58,7 @@ class RoutedNetworks:
         )
 
     @classmethod
-    def of(cls, networks: Any) -> "RoutedNetworks":
+    def of(cls, networks: Any) -> RoutedNetworks:
         """Return the networks that a service gives.
 
         :param networks: a mapping of the UUID of each network that has

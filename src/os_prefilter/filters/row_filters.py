@@ -5,6 +5,8 @@
 Which rows each requires, the rows say (``required_by``).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache

@@ -6,6 +6,8 @@ nova-compute refuses what its driver cannot do when it builds the server, and
 Nova does not try another host.
 """
 
+from __future__ import annotations
+
 import os_traits
 
 from os_prefilter.request.filter_contract import Declaration

@@ -2,6 +2,8 @@
 
 """Host aggregates that are for certain tenants."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from os_prefilter.common.errors import NoAggregate

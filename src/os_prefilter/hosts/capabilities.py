@@ -5,6 +5,8 @@
 The installed reporters, the traits that each owns, and why one is missing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 

@@ -9,6 +9,8 @@ report marker covers, or that an agent has noted, are removed: operators set
 some by hand, for flavors that require them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum

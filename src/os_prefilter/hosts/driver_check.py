@@ -8,6 +8,8 @@ traits of the host, and fails the spawn rather than start a guest without what
 was requested.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple

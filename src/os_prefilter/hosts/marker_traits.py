@@ -24,6 +24,8 @@ describes the CPU of their guests in the same way. The weigher prefers such
 hosts for a live migration.
 """
 
+from __future__ import annotations
+
 from base64 import b32encode
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache

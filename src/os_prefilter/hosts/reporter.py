@@ -23,10 +23,13 @@ same name under ``os_prefilter.capability_reporters``. ``fake.py`` is the
 worked example.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, table
 from os_prefilter.vocabulary.config_templates import BUNDLED, Templates

@@ -9,6 +9,8 @@ are first used: nova-api loads
 load what only nova-scheduler needs.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

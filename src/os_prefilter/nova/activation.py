@@ -2,6 +2,8 @@
 
 """Start of the service inside an unmodified nova-scheduler."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType

@@ -2,6 +2,8 @@
 
 """Nova's own client of Placement, and locks, in the process that uses them."""
 
+from __future__ import annotations
+
 import os
 import threading
 from functools import cache

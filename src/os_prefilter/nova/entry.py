@@ -2,6 +2,8 @@
 
 """The service as an entry of Nova's list of request filters."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -9,6 +9,8 @@ one extra spec, without the others and without the image. So the trait of a
 device passes here: only the scheduler sees whether its property is there too.
 """
 
+from __future__ import annotations
+
 import nova.conf
 from nova.api.validation.extra_specs import base
 

@@ -6,6 +6,8 @@ Compute nodes, service versions, the machine type of a server, and what it asks
 for in addition to image and flavor.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

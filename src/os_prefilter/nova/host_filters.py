@@ -7,6 +7,8 @@ classes of one name: :func:`counting` returns a subclass of each enabled one
 that counts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from contextvars import ContextVar
 from inspect import isclass

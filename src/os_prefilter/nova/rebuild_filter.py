@@ -2,6 +2,8 @@
 
 """Host filter: no rebuild with an image that the server's host cannot run."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial

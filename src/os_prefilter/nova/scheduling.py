@@ -9,6 +9,8 @@ returned. Other packages may call that method too: only the query that Nova
 makes of the request spec, after the last request filter, counts.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -16,7 +18,7 @@ from contextvars import ContextVar
 from functools import partial
 from time import monotonic
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary, ref
 
@@ -59,7 +61,7 @@ It compares the node's CPU with that of the server's present host.
 
 WEIGHER = "os_prefilter.nova.PreferredTraits"
 
-_Response = tuple[list[Any] | None, dict[str, Any] | None, str | None]
+_Response = tuple[Optional[list[Any]], Optional[dict[str, Any]], Optional[str]]
 # Nova's method: allocation requests, provider summaries and a microversion, or
 # None for each where Placement refused (nova/scheduler/client/report.py, 27 to
 # 34).

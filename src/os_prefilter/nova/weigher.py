@@ -2,6 +2,8 @@
 
 """Weigher for ``[filter_scheduler] weight_classes``: preferred traits."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

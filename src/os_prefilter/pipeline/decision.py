@@ -2,10 +2,13 @@
 
 """The decision on one request, and its builder."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.pipeline.writer import (
     NO_ADDITIONS,
     Additions,
@@ -216,7 +219,7 @@ class DecisionBuilder:
         self.own_groups = []
         return self.draft
 
-    def fork(self) -> "DecisionBuilder":
+    def fork(self) -> DecisionBuilder:
         """Return a builder that goes on from here, with no run yet.
 
         Not for filters that change the request spec: it has neither a draft

@@ -2,6 +2,8 @@
 
 """Calls of filters, with what each needs; errors name the filter."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any

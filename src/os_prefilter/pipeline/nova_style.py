@@ -11,6 +11,8 @@ comparing before and after. Whether they return True or False says nothing: in
 Nova, False means disabled, not required, or failed.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable
 from typing import Any

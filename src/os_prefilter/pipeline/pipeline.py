@@ -2,6 +2,8 @@
 
 """The pipeline: run the filters, and apply one decision or nothing."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from time import perf_counter

@@ -5,6 +5,8 @@
 All is checked and prepared first.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

@@ -12,6 +12,8 @@ query; and an amount that Placement cannot store must not become a request for
 nothing.
 """
 
+from __future__ import annotations
+
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping

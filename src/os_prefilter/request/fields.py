@@ -10,6 +10,8 @@ prefix, which is checked once for each class. Neither Nova nor
 oslo.versionedobjects is imported, nothing is written, and no field is loaded.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache

@@ -2,12 +2,14 @@
 
 """The contract of a filter: its declared needs, and how it is called."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.vocabulary.options import Options
 
 OPTIONS = "options"

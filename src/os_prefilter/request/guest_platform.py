@@ -2,6 +2,8 @@
 
 """The platform of a guest: architecture, machine type, disk buses."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from os_prefilter.common.placement_values import resource_amount

@@ -2,6 +2,8 @@
 
 """Traits that a request names itself: in flavor, image and groups."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

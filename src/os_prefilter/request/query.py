@@ -7,6 +7,8 @@ so that another scheduler sends Placement the query that Nova would send. Send
 it with :data:`MICROVERSION`; 1.36 is enough, as no trait of it has ``in:``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain

@@ -5,6 +5,8 @@
 Traits that only choose a host, and unknown names.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -197,7 +199,7 @@ def without_basis(
     # Of a TPM, 2.0: each model has it.
     advice = f"{needed}={max(enabling_values(depends_on))}"
     without = f"an image without {advice if depends_on.values else needed}"
-    for place, raw in zip(places, raw_values(request, row), strict=True):
+    for place, raw in zip(places, raw_values(request, row)):
         value = None if raw is None else row.canonical(raw)
         if not value or not row.values[value].trait:
             continue

@@ -5,12 +5,14 @@
 Each with its source.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.placement_values import is_uuid
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait, trait_named
@@ -44,7 +46,7 @@ class Source(NamedTuple):
     """Empty for a place that has no single value, such as a request group."""
     default: str = ""
     """The property and the default that it implies: ``tpm_model tpm-crb``."""
-    others: tuple["Source", ...] = ()
+    others: tuple[Source, ...] = ()
     """Other parts of the request that say the same."""
     name: str = ""
     """The property or extra spec as its author wrote it.
@@ -70,7 +72,7 @@ class Source(NamedTuple):
         trait: Trait,
         required: bool,  # noqa: FBT001
         scope: str,
-    ) -> "Requirement":
+    ) -> Requirement:
         """Return a requirement that comes from here."""
         return Requirement(
             trait, required, scope, str(self), properties=self.properties
@@ -212,7 +214,7 @@ class Requirements:
     preferences: tuple[Preference, ...] = ()
     aggregates: tuple[AggregateRequirement, ...] = ()
 
-    def __add__(self, other: "Requirements") -> "Requirements":
+    def __add__(self, other: Requirements) -> Requirements:
         return Requirements(
             self.requirements + other.requirements,
             self.notes + other.notes,

@@ -5,6 +5,8 @@
 The rules are those of ``nova/scheduler/utils.py``.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 
 import os_resource_classes as orc

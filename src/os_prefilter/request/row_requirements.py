@@ -2,6 +2,8 @@
 
 """Translate a request into traits by rows: most filters' logic."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple

@@ -6,6 +6,8 @@ The fields have the names of Nova's (``nova/objects/request_spec.py``), as far
 as scheduling by traits needs them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field

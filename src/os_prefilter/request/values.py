@@ -5,6 +5,8 @@
 Each row is read once for a request.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -620,7 +622,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
         f"image field {row.image_attribute}",
         f"flavor extra spec {row.extra_spec}",
     )
-    sources = list(zip(raws, places, names, strict=True))
+    sources = list(zip(raws, places, names))
     wins = row.precedence.wins
     for raw, where, name in reversed(sources) if wins == "flavor" else sources:
         if raw is None:

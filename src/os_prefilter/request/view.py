@@ -2,6 +2,8 @@
 
 """The view of a request that filters get."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
 from types import MappingProxyType
@@ -478,11 +480,7 @@ class Request:
         """
         if not _UNCHANGEABLE.issuperset(map(type, properties.values())):
             properties = dict(
-                zip(
-                    properties,
-                    map(_unchangeable, properties.values()),
-                    strict=True,
-                )
+                zip(properties, map(_unchangeable, properties.values()))
             )
         if implied or kept_machine_type:
             kept = (

@@ -5,6 +5,8 @@
 They may contradict one another, the vocabulary, or Nova.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -406,7 +408,7 @@ def _values(
         texts = list(map(_unusual_text, chosen))
         lists = [
             f"{text},{_UNNAMED}" if each.in_list else text
-            for each, text in zip(conditions, texts, strict=True)
+            for each, text in zip(conditions, texts)
         ]
         described = tuple(
             replace(each, in_list=lists != texts)

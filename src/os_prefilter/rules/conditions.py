@@ -2,10 +2,13 @@
 
 """Conditions of rules, and the values of a request that they match."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from typing import Union
+
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.view import Request
@@ -44,7 +47,7 @@ _RESPELT = {
     and not row.spelling.prefixes
 }
 
-ConditionValue = str | bool
+ConditionValue = Union[str, bool]
 """A value of a condition.
 
 A text matches exactly, a boolean matches every spelling of it.

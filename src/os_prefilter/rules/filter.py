@@ -5,6 +5,8 @@
 Their directories are ``[prefilter] rules_dirs``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import islice
 

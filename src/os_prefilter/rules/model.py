@@ -7,12 +7,15 @@ files, and the request filter ``rules`` applies it. Traits are literals of the
 file: a tenant's text is only compared.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.requirements import ROOT, Requirement

@@ -5,6 +5,8 @@
 Strictly, and with all mistakes at once, each with its line.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from itertools import chain, product

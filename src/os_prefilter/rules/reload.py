@@ -9,6 +9,8 @@ Placement cannot create their traits, the previous rules stay in use and one
 log line says so.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence

@@ -2,6 +2,8 @@
 
 """The schema of rule files."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

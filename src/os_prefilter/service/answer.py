@@ -10,6 +10,8 @@ trait, service or resource is missing. What shadow filters would have changed
 is found in the response itself.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import (
     Collection,
@@ -22,7 +24,7 @@ from functools import partial
 from math import inf
 from random import choice
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import parse_qsl
 
 import os_traits
@@ -441,7 +443,7 @@ def _hosts_by_traits(
         uuid: named.intersection(summary["traits"])
         for uuid, summary in summaries.items()
     }
-    hosts = defaultdict[tuple[frozenset[str] | None, ...], set[str]](set)
+    hosts = defaultdict[tuple[Optional[frozenset[str]], ...], set[str]](set)
     for candidate in candidates["allocation_requests"]:
         in_groups = [
             _traits_in_group(group, candidate, traits, new_groups)

@@ -6,6 +6,8 @@ The words for a server's owner name no host, no project and no server; they
 have numbers only if the operator wants that.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType

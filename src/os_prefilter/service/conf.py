@@ -5,6 +5,8 @@
 The core gets them as plain values.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress

@@ -5,6 +5,8 @@
 An error has the line and the place of the first mistake.
 """
 
+from __future__ import annotations
+
 import sys
 from collections import Counter
 from pathlib import Path

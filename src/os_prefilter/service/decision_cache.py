@@ -2,6 +2,8 @@
 
 """Cache of filter decisions, keyed by the request's content (ADR 0012)."""
 
+from __future__ import annotations
+
 import marshal
 from collections.abc import Callable
 from contextlib import suppress

@@ -6,6 +6,8 @@ Whether, where and for how long lines are kept is the matter of the service's
 logging: oslo.log's options, or handlers of ``[DEFAULT] log_config_append``.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Mapping, Sequence

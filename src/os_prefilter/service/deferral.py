@@ -7,14 +7,17 @@ reported yet. The fact ``reports`` says which, for each trait that the enabled
 filters may require (:mod:`os_prefilter.hosts.marker_traits`).
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from heapq import nsmallest
 from itertools import count
 from typing import TypeVar
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.hosts.marker_traits import (
@@ -49,14 +52,14 @@ class Unreported:
     """Names of the first few, sorted."""
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> "Unreported":
+    def of(cls, names: Iterable[str]) -> Unreported:
         """Return the compute nodes of these names.
 
         Only a few names are kept: there may be 50,000.
         """
         counted = count()
         examples = nsmallest(
-            EXAMPLES, (name for name, _ in zip(names, counted, strict=False))
+            EXAMPLES, (name for name, _ in zip(names, counted))
         )
         return cls(next(counted), tuple(examples))
 

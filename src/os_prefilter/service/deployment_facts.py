@@ -8,6 +8,8 @@ A query may go to the database of every cell, so no request waits for one of
 its own; a filter sees the value only.
 """
 
+from __future__ import annotations
+
 import inspect
 import os
 import threading
@@ -15,13 +17,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDoneError
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import inf
 from operator import attrgetter
 from random import uniform
 from typing import Any, TypeVar
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import UnusableArgument
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error

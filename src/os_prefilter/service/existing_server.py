@@ -12,6 +12,8 @@ metadata, where the image names none, and never into the request spec. See ADR
 0014.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple

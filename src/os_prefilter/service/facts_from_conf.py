@@ -2,6 +2,8 @@
 
 """Deployment facts of a service: provided, derived or configured."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf

@@ -6,6 +6,8 @@ The words for a server's owner name no host, no project and no server; they
 have numbers only if the operator wants that.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final

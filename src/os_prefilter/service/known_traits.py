@@ -15,6 +15,8 @@ of the operator's or of a filter's author and stays required: without it, a
 request would get hosts that they keep from it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cache

@@ -5,6 +5,8 @@
 A filter that cannot be used stops the service.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Collection, Sequence
 from functools import partial

@@ -7,6 +7,8 @@ service serves. The labels are names of filters and of rows of the vocabulary,
 never anything of a request.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

@@ -2,6 +2,8 @@
 
 """End of a request, for metrics and history."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -2,6 +2,8 @@
 
 """The service: a pipeline with deployment facts, metrics and history."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -147,7 +149,7 @@ class Service:
         stores: Iterable[MakeStore] = (),
         in_nova: bool = False,
         implied_by: Callable[[str], Mapping[str, str]] | None = None,
-    ) -> "Service":
+    ) -> Service:
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a
@@ -252,7 +254,7 @@ class Service:
         *names: str,
         options: Options | None = None,
         facts: Mapping[str, deployment_facts.ReadFact] | None = None,
-    ) -> "Service":
+    ) -> Service:
         """Load the filters of these names, without oslo.config.
 
         :param facts: the facts that the filters declare as needs, a callable
@@ -295,7 +297,7 @@ class Service:
         names = ", ".join(each.name for each in self.filters)
         return f"<Service: {names or 'no filters'}>"
 
-    def without_waiting(self) -> "Service":
+    def without_waiting(self) -> Service:
         """Return the service with every gate open.
 
         It does not wait for compute nodes to report.
@@ -313,7 +315,7 @@ class Service:
             facts={**self.facts, **opened},
         )
 
-    def without_nova_style(self) -> "Service":
+    def without_nova_style(self) -> Service:
         """Return the service without the filters that change a request."""
         return replace(
             self,

@@ -7,6 +7,8 @@ lacks, or has wrong, a process reads itself: a store saves requests to
 Placement, and decides nothing.
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import os

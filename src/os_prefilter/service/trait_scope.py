@@ -9,6 +9,8 @@ at the trees of all hosts, and at the root's traits first. With ``[prefilter]
 trait_scope = auto`` the pipeline chooses by the fact ``nested_providers``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from dataclasses import replace
 

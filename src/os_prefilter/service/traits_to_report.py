@@ -6,6 +6,8 @@ Placement sends every trait of a host with each candidate, so a trait that no
 request can require is not reported.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX

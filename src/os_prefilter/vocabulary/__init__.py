@@ -18,6 +18,8 @@ It has the values that Nova 34 accepts (``nova/objects/fields.py``,
 os-traits 3.9. A test compares the table with both.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 

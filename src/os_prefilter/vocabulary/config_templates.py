@@ -9,10 +9,13 @@ side read the same templates: the bundled ones, and those of the file that
 ``[prefilter] config_templates`` names.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Row, Term, nothing
@@ -188,7 +191,7 @@ class Templates:
         """Return the template for a value of one of :attr:`rows`."""
         return self._by_key[row.removeprefix(PREFIX), value]
 
-    def replace_with(self, others: Iterable[Template]) -> "Templates":
+    def replace_with(self, others: Iterable[Template]) -> Templates:
         """Return these templates, with others in place of equal ones.
 
         They are equal in type and value.

@@ -2,6 +2,8 @@
 
 """Rows of the request filters: device models, guest types, disk format."""
 
+from __future__ import annotations
+
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import machine_types
 from os_prefilter.vocabulary.model import (

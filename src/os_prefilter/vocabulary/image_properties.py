@@ -8,6 +8,8 @@ property is gone before a request filter sees it. The tests compare these lists
 with that class.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 LEGACY_NAMES: Mapping[str, str] = {

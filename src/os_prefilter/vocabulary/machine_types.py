@@ -10,6 +10,8 @@ that cannot have a device, with any version of QEMU (``hw/*/`` in QEMU,
 capabilities (ADR 0004).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 ARCHITECTURES = (

@@ -2,12 +2,15 @@
 
 """The model of the vocabulary: terms, and rows of values."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Literal
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 

@@ -5,6 +5,8 @@
 So does ``os_prefilter.request.query``.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from os_prefilter.common.trait_names import Trait

@@ -5,6 +5,8 @@
 :mod:`os_prefilter.service.conf` reads them.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, fields
 from enum import Enum
 from fnmatch import fnmatchcase

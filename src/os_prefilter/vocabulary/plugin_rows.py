@@ -8,6 +8,8 @@ A row that does not load, or that would make the table ambiguous, is an error
 and never skipped: requests would be scheduled as if they did not have it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain

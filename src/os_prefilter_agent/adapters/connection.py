@@ -5,6 +5,8 @@
 Nothing is written to the cloud here.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import os
@@ -92,9 +94,7 @@ def _configuration_files() -> Iterator[Path]:
         None,
     )
     for override, names in zip(
-        own,
-        (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES),
-        strict=True,
+        own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES)
     ):
         for name in (override, *names):
             if name and os.access(name, os.R_OK):

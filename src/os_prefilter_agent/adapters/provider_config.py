@@ -7,6 +7,8 @@ The format is version 1.0 of ``nova/compute/provider_config.py``, which takes
 provider_config_location`` when it starts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

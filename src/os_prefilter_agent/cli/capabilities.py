@@ -5,6 +5,8 @@
 The report goes to Placement, to a node of Ironic or to a provider file.
 """
 
+from __future__ import annotations
+
 import argparse
 import time
 from collections import Counter

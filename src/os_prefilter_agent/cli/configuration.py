@@ -6,6 +6,8 @@ A file with the options of nova.conf's ``[prefilter]``, and those of other
 libraries where the command uses them; or all files of Nova's configuration.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Callable
 from contextlib import nullcontext

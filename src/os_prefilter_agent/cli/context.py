@@ -6,6 +6,8 @@ The context has the cloud, the notes and the progress. ``--os-cloud``, else
 ``OS_CLOUD``, names the cloud; in the openstack client it is the client's own.
 """
 
+from __future__ import annotations
+
 import argparse
 import logging
 import os
@@ -124,7 +126,7 @@ class Context:
         return connect(str(self._name))
 
     @cached_property
-    def placement(self) -> "PlacementClient":
+    def placement(self) -> PlacementClient:
         """A client of the cloud's Placement."""
         from os_prefilter_agent.adapters.connection import (  # noqa: PLC0415
             placement_of,
@@ -148,7 +150,7 @@ class Context:
         if warning or not self._is_quiet:
             self._stderr.write(f"{text}\n")
 
-    def progress(self) -> "AbstractContextManager[Progress]":
+    def progress(self) -> AbstractContextManager[Progress]:
         """Return a context that shows progress, if there is a terminal."""
         return progress_on(self._stderr, is_wanted=not self._is_quiet)
 
@@ -329,12 +331,12 @@ def _without_repeated_warnings() -> Iterator[None]:
     """
     handlers = list(logging.getLogger().handlers)
     filters = [_RepeatFilter() for _ in handlers]
-    for handler, new in zip(handlers, filters, strict=True):
+    for handler, new in zip(handlers, filters):
         handler.addFilter(new)
     try:
         yield
     finally:
-        for handler, new in zip(handlers, filters, strict=True):
+        for handler, new in zip(handlers, filters):
             handler.removeFilter(new)
 
 

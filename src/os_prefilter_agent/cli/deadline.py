@@ -5,6 +5,8 @@
 What was read before the end can be used.
 """
 
+from __future__ import annotations
+
 import argparse
 import signal
 from collections.abc import Iterable, Iterator
@@ -77,7 +79,7 @@ class UntilStopped:
         """Why not all were read; empty if they were."""
         self._is_reading = self._is_done = self._is_late = False
 
-    def __enter__(self) -> "UntilStopped":
+    def __enter__(self) -> UntilStopped:
         self._before = {
             number: signal.signal(number, self._stop)
             for number in (signal.SIGINT, signal.SIGALRM)

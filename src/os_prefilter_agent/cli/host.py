@@ -5,6 +5,8 @@
 The facts are probed, or read from files.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -173,7 +175,7 @@ class NodeArguments:
             return context.names_cloud
         return self.driver == "ironic" and not is_file(self.node)
 
-    def node_facts(self, context: Context) -> "IronicFacts":
+    def node_facts(self, context: Context) -> IronicFacts:
         """Return the facts of the node, with the given files' templates.
 
         :raises DocumentError: if a file is wrong
@@ -200,7 +202,7 @@ class NodeArguments:
         return replace(facts, templates=options.templates)
 
 
-def node_of(context: Context, node: str) -> "IronicNode":
+def node_of(context: Context, node: str) -> IronicNode:
     """Return the node of a name or UUID in the Ironic of the cloud.
 
     :raises ConfigurationError: if the cloud cannot be used

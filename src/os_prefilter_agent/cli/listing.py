@@ -2,12 +2,14 @@
 
 """Listings: tables that fit the terminal, and cliff's other formats."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import combining, east_asian_width
 
 import yaml
@@ -25,7 +27,7 @@ else:
     # cliff 4.9 made it generic.
     _Column = FormattableColumn
 
-Rows: TypeAlias = tuple[tuple[str, ...], list[Any]]
+Rows = tuple[tuple[str, ...], list[Any]]
 """The names of the columns, and the rows."""
 
 
@@ -93,7 +95,7 @@ class _Document(JSONFormatter):
         lines = []
         for row in data:
             cells = _cells(row, "value")
-            lines.append(dict(zip(column_names, cells, strict=True)))
+            lines.append(dict(zip(column_names, cells)))
         document = {**self._about, "lines": lines}
         if parsed_args.formatter == "json":
             indent = None if parsed_args.noindent else 2
@@ -124,7 +126,7 @@ class Table(TableFormatter):
             width = terminal_width() or 0
         # The last border. Each column adds one, and a space on either side.
         full = 1
-        for column in zip(column_names, *rows, strict=True):
+        for column in zip(column_names, *rows):
             lines = [line for cell in column for line in str(cell).split("\n")]
             full += 3 + max(map(_width, lines))
         if width < 1 or full <= width:
@@ -134,7 +136,7 @@ class Table(TableFormatter):
         for number, row in enumerate(rows):
             if number:
                 stdout.write("\n")
-            for name, cell in zip(column_names, row, strict=True):
+            for name, cell in zip(column_names, row):
                 value = _fold(
                     str(cell).rstrip(), max(width - indent, 1)
                 ).replace("\n", "\n" + " " * indent)

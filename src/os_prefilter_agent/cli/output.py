@@ -2,6 +2,8 @@
 
 """Documents to the standard output or a file, and progress on a terminal."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import stat
@@ -74,7 +76,7 @@ def write_output(
 @contextmanager
 def progress_on(
     stream: TextIO, *, is_wanted: bool = True
-) -> "Iterator[Progress]":
+) -> Iterator[Progress]:
     """Show progress on ``stream`` within the context, if it is a terminal."""
     if not (is_wanted and stream.isatty()):
         yield lambda _what, _done, _of: None

@@ -2,6 +2,8 @@
 
 """Common parts of the programs: exit codes, output, logs without passwords."""
 
+from __future__ import annotations
+
 import io
 import logging
 import os

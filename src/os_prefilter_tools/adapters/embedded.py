@@ -9,6 +9,8 @@ created from Placement's models, not by its migrations: the outcome is the same
 tables, in 0.04 s instead of 0.25 s, and the result is never migrated.
 """
 
+from __future__ import annotations
+
 import io
 import logging
 import os
@@ -126,7 +128,7 @@ class EmbeddedPlacement:
         self._url = database
         self._most_candidates = most_candidates
 
-    def __enter__(self) -> "EmbeddedPlacement":
+    def __enter__(self) -> EmbeddedPlacement:
         with ExitStack() as cleanup:
             with _fail_at("its start"):
                 database = enginefacade.transaction_context()

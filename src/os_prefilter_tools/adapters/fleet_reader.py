@@ -17,6 +17,8 @@ and those whose generation has changed are counted in
 :attr:`os_prefilter_tools.fleet.model.Fleet.changed_while_read`.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import (
     Callable,
@@ -30,7 +32,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import count
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from os_prefilter.adapters.placement.client import (
@@ -65,7 +67,7 @@ _INTEGERS = ("total", "reserved", "min_unit", "max_unit", "step_size")
 
 _Result = TypeVar("_Result")
 # The inventories of a provider, and the UUIDs of its aggregates.
-_Details: TypeAlias = tuple[Mapping[str, Inventory], frozenset[str]]
+_Details = tuple[Mapping[str, Inventory], frozenset[str]]
 
 
 def read_fleet(
@@ -134,7 +136,7 @@ def read_fleet(
         """
         found: dict[str, list[str]] = {uuid: [] for uuid in before}
         names = list(names)
-        for name, uuids in zip(names, run(providers_with, names), strict=True):
+        for name, uuids in zip(names, run(providers_with, names)):
             for uuid in uuids:
                 found[uuid].append(name)
         sets: dict[frozenset[str], frozenset[str]] = {}
@@ -146,11 +148,7 @@ def read_fleet(
     traits = matches(required)
     details: dict[str, _Details]
     if inventories:
-        read = zip(
-            before,
-            run(lambda uuid: _details(client, uuid), before),
-            strict=True,
-        )
+        read = zip(before, run(lambda uuid: _details(client, uuid), before))
         details = {uuid: found for uuid, found in read if found}
     else:
         details = {

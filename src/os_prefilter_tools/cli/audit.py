@@ -5,6 +5,8 @@
 Images and volumes before and after filters are enabled, servers if they move.
 """
 
+from __future__ import annotations
+
 import argparse
 import logging
 from collections import Counter

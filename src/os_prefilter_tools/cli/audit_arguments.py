@@ -5,6 +5,8 @@
 Images, volumes, flavors, servers and filters.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -5,6 +5,8 @@
 No text of a tenant becomes markup.
 """
 
+from __future__ import annotations
+
 import hashlib
 from base64 import b64encode
 from collections.abc import Sequence

@@ -2,11 +2,13 @@
 
 """Rows and summaries of an audit of images, volumes or servers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Union
 
-from os_prefilter.common.host_sets import numbers_in, union
+from os_prefilter.common.host_sets import numbers_in, size_of, union
 from os_prefilter.common.quoting import (
     escape_line,
     join_first_names,
@@ -57,7 +59,7 @@ class Totals(str):
     __slots__ = ()
 
 
-SummaryLine: TypeAlias = "str | ItemList"
+SummaryLine = Union[str, ItemList]
 """A line of a summary; a page shows all items of a list."""
 
 
@@ -138,7 +140,7 @@ def _image_row(
         images,
         len(names),
         escape(line.flavor),
-        *(each.bit_count() for each in sets),
+        *(size_of(each) for each in sets),
         verdict,
         Cell(losses, "\n".join(lost), "; ".join(lost)),
     )
@@ -281,7 +283,7 @@ def _server_row(
         found.names[number]
         for number in numbers_in(line.now)[: server_audit.MOST_HOSTS]
     ]
-    shown = shorten(hosts[:_MOST_NAMES], _MOST_NAMES, line.now.bit_count())
+    shown = shorten(hosts[:_MOST_NAMES], _MOST_NAMES, size_of(line.now))
     lost = []
     if found.is_rehearsal:
         lost.append(_lost_to(line.lost))
@@ -290,7 +292,7 @@ def _server_row(
         escape(line.project),
         servers,
         len(line.servers),
-        *(each.bit_count() for each in sets),
+        *(size_of(each) for each in sets),
         str(line.verdict),
         Cell(reason, why, why),
         Cell(hosts, "\n".join(shown), "; ".join(hosts)),

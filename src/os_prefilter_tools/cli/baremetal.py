@@ -2,6 +2,8 @@
 
 """``os-prefilter baremetal ...``: configure a bare-metal node."""
 
+from __future__ import annotations
+
 import argparse
 import json
 from collections.abc import Iterator, Mapping

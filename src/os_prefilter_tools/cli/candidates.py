@@ -2,6 +2,8 @@
 
 """``os-prefilter candidates``: the hosts of a request in Placement."""
 
+from __future__ import annotations
+
 import argparse
 from urllib.parse import unquote
 

@@ -2,6 +2,8 @@
 
 """``os-prefilter vocabulary list`` and ``os-prefilter filter list``."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Iterator

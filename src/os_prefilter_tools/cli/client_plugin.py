@@ -7,6 +7,8 @@ entry point group ``openstack.prefilter.v1``, and requires the four names and
 the two functions below (osc-lib's documentation, "Plugins").
 """
 
+from __future__ import annotations
+
 import argparse
 from typing import Any
 

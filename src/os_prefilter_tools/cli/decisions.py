@@ -2,6 +2,8 @@
 
 """``os-prefilter decisions``: the history of decisions of a service."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterator
 from functools import partial

@@ -2,6 +2,8 @@
 
 """``os-prefilter demo``: bundled requests, their requirements and hosts."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 import textwrap

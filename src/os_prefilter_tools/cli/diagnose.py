@@ -2,6 +2,8 @@
 
 """``os-prefilter diagnose``: why no host remains for a request."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import warnings

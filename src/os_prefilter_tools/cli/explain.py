@@ -2,6 +2,8 @@
 
 """``os-prefilter explain``: the requirements of a request, and why."""
 
+from __future__ import annotations
+
 import argparse
 
 from os_prefilter_agent.cli.context import values_of

@@ -5,6 +5,8 @@
 The fleet, the service, and a Placement.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -168,7 +170,7 @@ class FiltersAndHosts:
         context.note(f"{text}.", warning=bool(fleet.changed_while_read))
         return fleet
 
-    def reported(self, context: Context) -> "Fleet | PlacementClient":
+    def reported(self, context: Context) -> Fleet | PlacementClient:
         """Return the hosts for a service: the fleet, or a cloud's Placement.
 
         The service asks a Placement two or three questions.
@@ -181,7 +183,7 @@ class FiltersAndHosts:
         return context.placement
 
     @contextmanager
-    def backend(self, context: Context) -> Iterator["Backend"]:
+    def backend(self, context: Context) -> Iterator[Backend]:
         """Yield the service and a Placement: the cloud's, or an embedded one.
 
         The cloud's is only read.
@@ -212,7 +214,7 @@ class FiltersAndHosts:
 
     def service(
         self,
-        hosts: "Fleet | PlacementClient",
+        hosts: Fleet | PlacementClient,
         context: Context | None = None,
         had: frozenset[str] = frozenset(),
         *,
@@ -276,7 +278,7 @@ class FiltersAndHosts:
     def _enabled(
         self,
         conf: cfg.ConfigOpts,
-        hosts: "Fleet | PlacementClient",
+        hosts: Fleet | PlacementClient,
         *,
         with_shadow: bool,
     ) -> Sequence[str]:
@@ -352,7 +354,7 @@ def _host_aggregates(context: Context) -> Any:
 
 
 def _facts_of(
-    hosts: "Fleet | PlacementClient",
+    hosts: Fleet | PlacementClient,
     options: Options,
     wanted: Iterable[TraitGroup],
     context: Context | None,

@@ -2,6 +2,8 @@
 
 """The program ``os-prefilter``: a cliff application."""
 
+from __future__ import annotations
+
 import errno
 import inspect
 import logging

@@ -5,6 +5,8 @@
 The offer is a document, or metadata definitions in its Glance.
 """
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -171,7 +173,7 @@ def _tell_about(command: CloudCommand, found: Offer) -> int:
     return 0 if found.hosts else NO_HOST
 
 
-def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
+def _rows(change: MetadefChange) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of the plan for a change.
 
     A new namespace has a row for each property, too.
@@ -196,7 +198,7 @@ def _rows(change: "MetadefChange") -> Iterator[tuple[Any, ...]]:
             )
 
 
-def _values(definition: "Mapping[str, Any] | None") -> Cell:
+def _values(definition: Mapping[str, Any] | None) -> Cell:
     """Return a cell with the values of a property.
 
     Without any for none, or free text.

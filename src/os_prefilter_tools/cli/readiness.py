@@ -2,6 +2,8 @@
 
 """``os-prefilter readiness``: enforced and deferred requirements."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 """Arguments that name a request, and the request that they name."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

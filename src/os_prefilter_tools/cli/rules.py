@@ -2,6 +2,8 @@
 
 """``os-prefilter rules check``: check rules before deployment."""
 
+from __future__ import annotations
+
 import argparse
 import os
 

@@ -2,6 +2,8 @@
 
 """``os-prefilter snapshot``: the fleet as one file."""
 
+from __future__ import annotations
+
 import argparse
 
 from os_prefilter_agent.cli.context import CloudCommand

@@ -8,6 +8,8 @@ nova.conf as nova-scheduler does, only reads Placement, and prints what
 Its exit codes are those of oslo.upgradecheck.
 """
 
+from __future__ import annotations
+
 import argparse
 import logging
 import sys
@@ -90,10 +92,10 @@ _NOT_CHECKED = Result(
 )
 
 
-def _failing(check: Callable[["Checks"], Result]) -> Callable[..., Result]:
+def _failing(check: Callable[[Checks], Result]) -> Callable[..., Result]:
     """Make an error of ours the failure of a check."""
 
-    def run(checks: "Checks") -> Result:
+    def run(checks: Checks) -> Result:
         try:
             return check(checks)
         except PrefilterError as error:

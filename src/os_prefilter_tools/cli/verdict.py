@@ -2,6 +2,8 @@
 
 """``os-prefilter verdict``: whether to enable shadow filters."""
 
+from __future__ import annotations
+
 import argparse
 from functools import partial
 from typing import Any

@@ -6,12 +6,15 @@ The meaning of each parameter is Placement's (its API reference, "List
 Allocation Candidates", microversion 1.39).
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.request.query import Query
 from os_prefilter.request.requirements import (
     ROOT,
@@ -106,7 +109,7 @@ class Demand:
         found.sort(key=lambda item: _ORDER.index(item.kind))
         return tuple(dict.fromkeys(found))
 
-    def merge_equal(self) -> "Demand":
+    def merge_equal(self) -> Demand:
         """Return the same demand with equal groups as one.
 
         It is named by their suffixes, joined by commas.
@@ -125,7 +128,7 @@ class Demand:
         }
         return replace(self, groups=groups)
 
-    def only(self, kept: Collection[Condition]) -> "Demand":
+    def only(self, kept: Collection[Condition]) -> Demand:
         """Return what a host must meet for any part with all of ``kept``.
 
         Placement returns no other host for such a part.
@@ -153,7 +156,7 @@ class Demand:
             dropped=dropped,
         )
 
-    def without(self, condition: Condition) -> "Demand":
+    def without(self, condition: Condition) -> Demand:
         """Return the demand without one condition, as Placement reads it.
 
         Placement takes a group without resources only where ``same_subtree``

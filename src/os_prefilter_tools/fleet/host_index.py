@@ -14,6 +14,8 @@ conditions see no difference are one kind. Neither decides whether the query is
 valid, in which order candidates come, and which of them a limit cuts off.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -120,7 +122,7 @@ class HostIndex:
     """
 
     def __init__(
-        self, hosts: Iterable[Host], look: "Look | None" = None
+        self, hosts: Iterable[Host], look: Look | None = None
     ) -> None:
         self.hosts: list[Host] = []
         """Each host, or the first of its kind."""
@@ -168,7 +170,7 @@ class HostIndex:
         conditions: Iterable[Condition],
         *,
         any_size: bool = False,
-    ) -> "HostIndex":
+    ) -> HostIndex:
         """Return the index of a fleet as if its hosts were empty and large.
 
         :param conditions: all that :meth:`find_candidates` will get; hosts are
@@ -291,7 +293,7 @@ class HostIndex:
             hosts |= among & view.elsewhere.find(group)
         return hosts | self._find_meeting(among & uncertain, group)
 
-    def _read_amounts(self, name: str) -> "_Amounts":
+    def _read_amounts(self, name: str) -> _Amounts:
         offering = self._offering.get(name, {}).items()
         inventories = (
             (number, each.resources[name])

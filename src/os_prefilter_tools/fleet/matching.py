@@ -10,6 +10,8 @@ second each. The rules are those of
 with a real Placement.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -58,12 +60,12 @@ class Host:
         """All providers that may serve its instances, its own first."""
         return self.own + self.shared
 
-    def changed(self, change: Callable[[Provider], Provider]) -> "Host":
+    def changed(self, change: Callable[[Provider], Provider]) -> Host:
         """Return the host with each provider changed by a function."""
         own, shared = map(change, self.own), map(change, self.shared)
         return replace(self, own=tuple(own), shared=tuple(shared))
 
-    def freed(self, names: Container[str]) -> "Host":
+    def freed(self, names: Container[str]) -> Host:
         """Return the host as if none of these resource classes was used."""
 
         def free(provider: Provider) -> Provider:

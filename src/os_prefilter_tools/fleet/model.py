@@ -8,12 +8,15 @@ of each field are those of Placement (its API reference, "Update resource
 provider inventories").
 """
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import os_traits
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.placement_values import HOST_CLASSES
 
 MAX_INT = 2_147_483_647
@@ -63,10 +66,10 @@ class Provider:
     resources: Mapping[str, Inventory] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     aggregates: tuple[str, ...] = ()  # UUIDs
-    providers: "tuple[Provider, ...]" = ()
+    providers: tuple[Provider, ...] = ()
     description: str = ""
 
-    def walk(self) -> "Iterator[Provider]":
+    def walk(self) -> Iterator[Provider]:
         """Yield this provider and all below it, parents first."""
         yield self
         for child in self.providers:

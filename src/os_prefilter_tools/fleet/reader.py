@@ -26,6 +26,8 @@ installed packages, and amounts that only a live Placement has.
 The checks are written by hand: jsonschema takes 42 s for 10,000 hosts.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -406,7 +408,7 @@ class _Reader:
         return value
 
     def _ratio(self, where: str, value: Any) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(
+        is_number = isinstance(value, (int, float)) and not isinstance(
             value, bool
         )
         if (

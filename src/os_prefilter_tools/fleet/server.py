@@ -2,10 +2,13 @@
 
 """A server that exists, with the request that it was scheduled by."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.host_sets import set_of
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
@@ -41,7 +44,7 @@ class ServerGroup:
         policy: object,
         rules: object,
         members: Collection[str] = (),
-    ) -> "ServerGroup | None":
+    ) -> ServerGroup | None:
         """Return a group; None if its policy excludes no host.
 
         A soft policy only prefers hosts; one that Nova does not know does

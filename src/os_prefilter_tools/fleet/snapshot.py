@@ -2,6 +2,8 @@
 
 """Snapshots: a fleet as one file."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from dataclasses import fields

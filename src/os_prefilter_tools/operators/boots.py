@@ -6,6 +6,8 @@ Nova's API shows the outcome: a server, the action that created it, and in the
 action an event for each host that tried to build it.
 """
 
+from __future__ import annotations
+
 from collections.abc import (
     Collection,
     Iterable,
@@ -15,7 +17,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from os_prefilter.common.errors import DocumentError
@@ -55,7 +57,7 @@ _FAULT_LENGTH = 300
 _MOST_BOOTS = 10_000
 _SHOWN_EVERY = 1000
 
-BootKey: TypeAlias = tuple[str, str]
+BootKey = tuple[str, str]
 """The UUID of a server, and the ID of the request that created it."""
 
 

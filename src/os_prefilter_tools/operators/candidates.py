@@ -2,6 +2,8 @@
 
 """Query Placement for the hosts that remain for a request."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -47,7 +49,7 @@ class CandidatesFound(NamedTuple):
     """A query, and the candidates that Placement returned for it."""
 
     query: str
-    candidates: "Candidates"
+    candidates: Candidates
     created: tuple[str, ...] = ()
     """Required traits that Placement did not know and that were created."""
     unknown: tuple[str, ...] = ()
@@ -65,7 +67,7 @@ class Placement(Protocol):
     See :class:`os_prefilter.adapters.placement.client.PlacementClient`.
     """
 
-    def allocation_candidates(self, query: str) -> "Candidates":
+    def allocation_candidates(self, query: str) -> Candidates:
         """Return the candidates for a query string."""
 
     def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:

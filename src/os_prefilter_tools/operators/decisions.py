@@ -2,12 +2,14 @@
 
 """Read the history of decisions out of the log of a service."""
 
+from __future__ import annotations
+
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any, BinaryIO, Final, NamedTuple, get_origin, get_type_hints
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, pluralize
@@ -20,6 +22,8 @@ from os_prefilter.request.requirements import (
 )
 from os_prefilter.service.decision_log import LOGGER, MAX_BYTES
 
+_TEXT_OR_NONE: Final = (str, type(None))
+_NUMBER_OR_NONE: Final = (int, type(None))
 _PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "requirements": {
         "trait": str,
@@ -39,9 +43,9 @@ _PARTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "shadow": {
         "filter": str,
         "result": str,
-        "reason": str | None,
-        "candidates": int | None,
-        "lacking": int | None,
+        "reason": _TEXT_OR_NONE,
+        "candidates": _NUMBER_OR_NONE,
+        "lacking": _NUMBER_OR_NONE,
         "requirements": list,
         "aggregates": list,
     },
@@ -155,9 +159,20 @@ def _describe_shadow(part: Mapping[str, Any]) -> str:
     return f"{part['filter']} would exclude {numbers}"
 
 
-_TYPES: Final = {
-    name: list if get_origin(kind) is list else kind
-    for name, kind in get_type_hints(LoggedDecision).items()
+_TYPES: Final[Mapping[str, Any]] = {
+    "time": str,
+    "worker": int,
+    "request": _TEXT_OR_NONE,
+    "server": _TEXT_OR_NONE,
+    "result": str,
+    "reason": _TEXT_OR_NONE,
+    "hosts": list,
+    "requirements": list,
+    "preferences": list,
+    "aggregates": list,
+    "notes": list,
+    "left_out": int,
+    "shadow": list,
 }
 
 
@@ -263,7 +278,7 @@ def _parse(message: bytes) -> LoggedDecision:
     _check_parts(found, _PARTS)
     for part in found["shadow"]:
         _check_parts(part, ("requirements", "aggregates"))
-    return LoggedDecision(*(_printable(found[name]) for name in _TYPES))
+    return LoggedDecision(**{name: _printable(found[name]) for name in _TYPES})
 
 
 def _check_parts(found: dict[str, Any], names: Iterable[str]) -> None:

@@ -2,6 +2,8 @@
 
 """The bundled example requests."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources

@@ -5,6 +5,8 @@
 Each with its filter and source.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any, NamedTuple
 

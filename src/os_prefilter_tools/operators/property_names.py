@@ -5,6 +5,8 @@
 It also has notes on unknown names.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches

@@ -2,6 +2,8 @@
 
 """Readiness of filters: enforced requirements and missing reports."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple

@@ -10,6 +10,8 @@ instance. As the node is in use, it is no allocation candidate: Placement is
 queried for its resource provider with the required traits, in its own tree.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -6,6 +6,8 @@ By a record of the fields and validators of the newest supported Nova: the
 machines of operators have no Nova.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches

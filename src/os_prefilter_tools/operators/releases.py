@@ -8,6 +8,8 @@ Sources: os-traits 2.10.0 to 3.9.0, the upper constraints of each release, and
 27.0.0 to 34.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from os_prefilter.common.trait_names import ADDED_IN, CUSTOM_PREFIX

@@ -2,10 +2,12 @@
 
 """The verdict on shadow filters, from what became of servers."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from os_prefilter.common.quoting import join_first_names
 from os_prefilter.hosts.marker_traits import (
@@ -47,7 +49,7 @@ class Place(NamedTuple):
     """False if the host has not reported whether it has the trait."""
 
 
-Build: TypeAlias = tuple[bool, str, str]
+Build = tuple[bool, str, str]
 """Whether a server failed at a place, its fault and its UUID."""
 
 
@@ -116,7 +118,7 @@ class FilterResult:
         key: BootKey,
         part: Part,
         outcome: Outcome | None,
-        hosts: "HostTraits",
+        hosts: HostTraits,
     ) -> None:
         """Add what the filter required for a boot."""
         found = {"Boots"}
@@ -134,7 +136,7 @@ class FilterResult:
         key: BootKey,
         part: Part,
         outcome: Outcome | None,
-        hosts: "HostTraits",
+        hosts: HostTraits,
     ) -> set[str]:
         if outcome is None:
             return {"Not known"}

@@ -5,6 +5,8 @@
 The pytest plugin offers them as fixtures.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -118,7 +120,7 @@ def facts_of(kind: type[HostFacts] = FakeFacts, **values: Any) -> HostFacts:
 @contextmanager
 def placement_with(
     fleet: Fleet | Mapping[str, Any] | str | Path | None = None,
-) -> "Iterator[PlacementClient]":
+) -> Iterator[PlacementClient]:
     """Run a real Placement with a fleet in this process, and yield its client.
 
     :param fleet: a mapping as in a fleet file, the path of one, or a fleet;

@@ -5,6 +5,8 @@
 Both are for the conformance tests.
 """
 
+from __future__ import annotations
+
 import sys
 import threading
 from collections.abc import Iterator

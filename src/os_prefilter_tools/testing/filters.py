@@ -2,6 +2,8 @@
 
 """The laws of request filters as ready-made tests, one for each law."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -132,7 +134,8 @@ class _EachFilter:
     never_asks: ClassVar[bool]
     any_request: ClassVar[st.SearchStrategy[RequestSpec]]
 
-    @pytest.fixture(autouse=True, scope="class")
+    # A class method has no name of its own on Python 3.9.
+    @pytest.fixture(autouse=True, scope="class", name="_silence_warnings")
     @classmethod
     def _silence_warnings(cls) -> Iterator[None]:
         """Thousands of warnings about odd values would hide the failure."""
@@ -231,7 +234,7 @@ class _EachFilter:
             again = list(
                 thread.map(self._answer, deepcopy(self.requests[::-1]))
             )[::-1]
-        for spec, one, other in zip(self.requests, first, again, strict=True):
+        for spec, one, other in zip(self.requests, first, again):
             if one != other:
                 what = (
                     "returned another result when it was called again, in"

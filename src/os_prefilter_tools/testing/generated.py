@@ -2,6 +2,8 @@
 
 """Generated requests: sensible ones, odd values, tenants' text."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace

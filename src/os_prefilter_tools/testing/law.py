@@ -10,6 +10,8 @@ Left out are devices of guests of an emulated architecture: no trait and no
 late check is about them. That a host emulates the architecture is in the law.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache

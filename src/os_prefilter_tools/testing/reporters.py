@@ -5,6 +5,8 @@
 One for each law and host.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -211,7 +213,7 @@ class _Laws:
                     reversed(questions),
                 )
             )[::-1]
-        for question, one, other in zip(questions, first, again, strict=True):
+        for question, one, other in zip(questions, first, again):
             if one != other:
                 fail(
                     f"{_call(facts, question)} first returns {one!a} and then"

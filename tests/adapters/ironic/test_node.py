@@ -4,6 +4,8 @@
 a real one: tests/services/ironic.
 """
 
+from __future__ import annotations
+
 import socket
 from itertools import product
 

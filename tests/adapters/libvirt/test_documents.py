@@ -4,6 +4,8 @@
 with a reason if they are invalid.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

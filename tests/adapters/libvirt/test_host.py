@@ -6,6 +6,8 @@ that fails never becomes "cannot".
 The real one: test_libvirt_real.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,7 +253,7 @@ def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     uri: str,
-    answer: "int | OSError | None",
+    answer: int | OSError | None,
     smm: bool | None,
 ) -> None:
     """It is a file that stands for /dev/kvm here; None: there is none."""

@@ -2,6 +2,8 @@
 
 """QEMU's list of its devices: what it has, and binaries that list nothing."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator
 from pathlib import Path

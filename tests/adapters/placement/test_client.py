@@ -4,10 +4,12 @@
 becomes. The real one: test_embedded.
 """
 
+from __future__ import annotations
+
 import gzip
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Union
 
 import pytest
 import requests
@@ -24,7 +26,7 @@ from os_prefilter.common.errors import (
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import response_of
 
-Answer = tuple[int, object] | Exception
+Answer = Union[tuple[int, object], Exception]
 
 
 class Recorded(requests.adapters.BaseAdapter):

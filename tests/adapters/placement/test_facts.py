@@ -2,6 +2,8 @@
 
 """Facts of a real Placement: exact, in few requests, the same by JSON."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from random import Random

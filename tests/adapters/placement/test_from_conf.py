@@ -4,6 +4,8 @@
 wrong is named.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 """Whether a cloud has nested or shared providers, by a real Placement."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -2,6 +2,8 @@
 
 """Reconciling the traits of a host on a real Placement."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -43,6 +45,7 @@ from tests.support.placements import (
     traits_of,
 )
 from tests.support.releases import Release, release_without
+from tests.support.zipping import zip_equal
 
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
@@ -544,7 +547,7 @@ class TestOwnership:
         ]
         keeper = host(Observed(shared))
         rounds_with_inventory = 0
-        for number, (write, gap) in enumerate(zip(writes, gaps, strict=True)):
+        for number, (write, gap) in enumerate(zip_equal(writes, gaps)):
             write()
             if "restart" in gap:
                 keeper = host(Observed(shared))
@@ -684,9 +687,7 @@ class TestConcurrentWriters:
         assert seen.methods.count("PUT") == ATTEMPTS
         bounds = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0)
         assert len(waits) == ATTEMPTS - 1
-        shares = [
-            wait / bound for wait, bound in zip(waits, bounds, strict=True)
-        ]
+        shares = [wait / bound for wait, bound in zip_equal(waits, bounds)]
         assert min(shares) > 0.5
         assert max(shares) < 1
         # Else two writers wait equally long, and collide again.

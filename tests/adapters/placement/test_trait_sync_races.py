@@ -4,6 +4,8 @@
 is lost, and none is half done.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -4,12 +4,15 @@
 fake driver says of itself.
 """
 
+from __future__ import annotations
+
 import pytest
 from nova.virt import fake as nova_fake
 
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from tests.support.hosts import declared_by_nova
+from tests.support.zipping import zip_equal
 
 
 def _traits(facts: FakeFacts) -> set[str]:
@@ -31,7 +34,7 @@ def test_default_capabilities_match_the_fake_driver_of_nova() -> None:
     rows = ("architecture", "hypervisor_type", "vm_mode")
     runs = {
         BY_NAME[row].values[value].trait
-        for row, value in zip(rows, supported, strict=True)
+        for row, value in zip_equal(rows, supported)
     }
     assert FakeFacts().can == LIKE_NOVA
     assert _traits(FakeFacts()) == (said & known) | runs

@@ -4,6 +4,8 @@
 it emulates nothing.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

@@ -4,6 +4,8 @@
 not one is an error that says where.
 """
 
+from __future__ import annotations
+
 import json
 from dataclasses import replace
 from types import SimpleNamespace

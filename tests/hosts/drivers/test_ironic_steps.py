@@ -4,6 +4,8 @@
 it.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

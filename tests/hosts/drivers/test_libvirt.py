@@ -4,6 +4,8 @@
 late checks over all their values.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace

@@ -4,6 +4,8 @@
 not requested.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from contextlib import suppress

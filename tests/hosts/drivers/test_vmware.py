@@ -4,6 +4,8 @@
 driver.
 """
 
+from __future__ import annotations
+
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +23,7 @@ from tests.conftest import spec_of
 from tests.support.hosts import declared_by_nova
 from tests.support.nova_objects import nova_flavor, nova_spec
 from tests.support.tables import cases
+from tests.support.zipping import zip_equal
 
 _OWNED = [
     (row, value)
@@ -134,7 +137,7 @@ def test_architecture_hypervisor_type_and_vm_mode_match_the_vmware_driver_of_nov
     state = host.VCState(_Session(), "vc", "cluster", None)
     instances = state.get_host_stats()["supported_instances"]
     rows = ("architecture", "hypervisor_type", "vm_mode")
-    for row, values in zip(rows, zip(*instances, strict=True), strict=True):
+    for row, values in zip_equal(rows, zip_equal(*instances)):
         assert _can(row) == set(values)
 
 

@@ -4,6 +4,8 @@
 each host, with a real Placement.
 """
 
+from __future__ import annotations
+
 import sysconfig
 import time
 from collections.abc import Collection, Iterator, Mapping

@@ -4,6 +4,8 @@
 its functional tests are imported.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Iterator

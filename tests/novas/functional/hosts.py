@@ -9,6 +9,8 @@ host, and checks at the last moment whether the host can do what is asked for.
 That check is the library's late check. Only the hypervisor is missing.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -93,7 +95,7 @@ MACHINE_TYPES: defaultdict[str, list[str | None]] = defaultdict(list)
 """Server -> the machine type that it got, or would have got, at each attempt.
 """
 
-DRIVERS: "dict[str, HostDriver]" = {}
+DRIVERS: dict[str, HostDriver] = {}
 """Host -> its driver."""
 
 

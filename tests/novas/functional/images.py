@@ -4,6 +4,8 @@
 can do it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 import os_prefilter

@@ -9,6 +9,8 @@ This is a program of unittest, which ``test_moves.py`` runs: Nova has one
 configuration for a process.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import re

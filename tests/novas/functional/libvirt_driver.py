@@ -8,6 +8,8 @@ program of unittest, which ``test_machine_types.py`` runs: Nova has one
 configuration for a process.
 """
 
+from __future__ import annotations
+
 import os
 import sysconfig
 from pathlib import Path

@@ -4,6 +4,8 @@
 none.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import pytest

@@ -8,6 +8,8 @@ guest of the machine type ``pc``, and that is the default of both when the
 server is started.
 """
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from collections.abc import Mapping

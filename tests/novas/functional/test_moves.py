@@ -4,6 +4,8 @@
 can run it, at the first attempt.
 """
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -4,6 +4,8 @@
 there are hosts that can do them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 import pytest

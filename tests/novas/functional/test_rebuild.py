@@ -4,6 +4,8 @@
 image that the host cannot run.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from nova import context, objects

@@ -4,6 +4,8 @@
 tried first and can serve none of them.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

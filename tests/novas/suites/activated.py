@@ -9,6 +9,8 @@ after each test, leaves defaults as they are. It counts what our filters did
 over all processes of the run, and a run in which they did nothing fails.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps

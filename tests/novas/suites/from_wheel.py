@@ -13,6 +13,8 @@ Nova runs them with stestr in a checkout. What differs here:
   ``nova-tox-functional-py313-threading``.
 """
 
+from __future__ import annotations
+
 import os
 import sysconfig
 from functools import wraps

@@ -4,6 +4,8 @@
 each flavor and each requirement.
 """
 
+from __future__ import annotations
+
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 """Destinations of servers: now, if the host died, without drained hosts."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -50,6 +52,7 @@ from tests.operators.audit.test_agreement import (
     hosts,
 )
 from tests.support.fleets import emptied
+from tests.support.zipping import zip_equal
 
 SIZES = {"VCPU": Inventory(4), "MEMORY_MB": Inventory(4096)}
 ZONE = "az-1"
@@ -341,7 +344,7 @@ def _most(
         return 0
     most = _most(sizes[1:], choices[1:], rooms)
     for number in choices[0]:
-        needs = zip(rooms[number], sizes[0], strict=True)
+        needs = zip_equal(rooms[number], sizes[0])
         left = [room - need for room, need in needs]
         if min(left) >= 0:
             after = [*rooms[:number], left, *rooms[number + 1 :]]

@@ -2,6 +2,8 @@
 
 """Lists of images: their forms; a broken entry leaves the others."""
 
+from __future__ import annotations
+
 import json
 import tracemalloc
 from collections.abc import Callable

@@ -2,6 +2,8 @@
 
 """Audits of images: verdicts, causes, and unusual fleets and images."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from os_prefilter import (
     allocation_candidates_query,
 )
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.host_sets import size_of
 from os_prefilter.request.filter_contract import LoadedFilter
 from os_prefilter.request.requirements import forbid, require
 from os_prefilter.request.spec import RequestGroup
@@ -189,7 +192,7 @@ def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> (
     assert hpet.lacking == 4
     assert hpet.lacking_only == 1
     assert hpet.cause.because == "image property hw_time_hpet=true"
-    assert line.before.bit_count() == 11
+    assert size_of(line.before) == 11
     assert line.after == 0
     assert line.combined == 0
 
@@ -270,8 +273,8 @@ def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_re
     """The verdict is that of the worse."""
     line = by_name(_audit_hpet(case.traits, enabled))["asking"]
     verdict = case.if_enabled if enabled else case.verdict
-    assert line.waiting.bit_count() == case.waiting
-    assert line.after.bit_count() == case.after
+    assert size_of(line.waiting) == case.waiting
+    assert size_of(line.after) == case.after
     assert line.verdict == verdict
 
 
@@ -281,8 +284,8 @@ def test_filters_that_wait_take_no_host_from_an_image_without_requirement(
     case: _Reports, enabled: bool
 ) -> None:
     plain = by_name(_audit_hpet(case.traits, enabled))["plain"]
-    assert plain.waiting.bit_count() == 3
-    assert plain.after.bit_count() == 3
+    assert size_of(plain.waiting) == 3
+    assert size_of(plain.after) == 3
     assert plain.verdict == ImageVerdict.OK
 
 
@@ -355,8 +358,8 @@ def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(
     gpu = Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="gpu")
     result = _audit_owner(fleet, Flavor(1, 1, name="plain"), gpu)
     _, line = sorted(result.lines, key=lambda each: each.flavor)
-    assert line.waiting.bit_count() == 3
-    assert line.after.bit_count() == 3
+    assert size_of(line.waiting) == 3
+    assert size_of(line.after) == 3
     assert line.verdict == ImageVerdict.OK
     assert result.waits == (
         ("not every compute node has OWNER_NOVA yet: not required yet", 1),

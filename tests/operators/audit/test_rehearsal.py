@@ -2,6 +2,8 @@
 
 """A rehearsed upgrade predicts what upgraded hosts report."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -58,6 +60,7 @@ from tests.support.reporting_fleets import (
     fleet_of,
     wanted_by,
 )
+from tests.support.zipping import zip_equal
 
 OWN = {
     "CUSTOM_RACK_7",
@@ -96,9 +99,7 @@ def _pairs(*fleets: Iterable[LibvirtFacts]) -> Iterable[Any]:
 
 def printed_by(facts: HostFacts) -> str:
     """Return what ``capabilities show -f json`` prints on a host."""
-    rows = [
-        dict(zip(COLUMNS, row, strict=True)) for row in capabilities(facts)
-    ]
+    rows = [dict(zip_equal(COLUMNS, row)) for row in capabilities(facts)]
     return json.dumps(rows)
 
 
@@ -276,7 +277,7 @@ def _named(traits: dict[str, set[str]]) -> Fleet:
             each.__class__(
                 name, each.uuid, each.resources, each.traits | {"COMPUTE_NODE"}
             )
-            for name, each in zip(traits, hosts, strict=True)
+            for name, each in zip_equal(traits, hosts)
         )
     )
 
@@ -497,7 +498,7 @@ def test_rehearsal_and_then_the_change_give_the_same_audit(seed: int) -> None:
         real = read_fleet(client)
     differences = [
         expected.traits ^ host.traits
-        for expected, host in zip(rehearsed.hosts, real.hosts, strict=True)
+        for expected, host in zip_equal(rehearsed.hosts, real.hosts)
     ]
     assert differences == [frozenset()] * len(real.hosts)
     servers, pipeline = _servers(random, now), pipeline_of(*_FILTERS)

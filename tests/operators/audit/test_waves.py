@@ -2,6 +2,8 @@
 
 """Waves of an upgrade, against a search of all orders."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

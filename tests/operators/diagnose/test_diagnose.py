@@ -4,6 +4,8 @@
 Placement says, by brute force.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, combinations
@@ -32,6 +34,7 @@ from tests.support.demands import (
 )
 from tests.support.fleets import emptied
 from tests.support.placements import lone_host
+from tests.support.zipping import zip_equal
 
 Parts = dict[frozenset[Condition], frozenset[str]]
 """Each part of a demand, and the hosts that meet it."""
@@ -241,7 +244,7 @@ def _check(
         _smallest(part for part, met in now.items() if not met)
     )
     assert bool(told) == (not candidates)
-    for part, conflict in zip(told, found.conflicts, strict=True):
+    for part, conflict in zip_equal(told, found.conflicts):
         assert conflict.ever == (not empty[part])
     # Each way to break all sets gives a host.
     least = _smallest(

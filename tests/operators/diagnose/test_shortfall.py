@@ -4,6 +4,8 @@
 groups compete for one device.
 """
 
+from __future__ import annotations
+
 from itertools import combinations
 from random import Random
 

@@ -2,6 +2,8 @@
 
 """Smallest sets that are not met, compared with a search of all sets."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from itertools import combinations
 

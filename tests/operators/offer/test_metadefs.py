@@ -2,6 +2,8 @@
 
 """Metadata definitions: the offered values, as Glance and Horizon take them."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 

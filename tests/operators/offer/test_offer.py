@@ -2,6 +2,8 @@
 
 """Offers: the same as a real Placement has, and two formats of them."""
 
+from __future__ import annotations
+
 import json
 import random
 import re

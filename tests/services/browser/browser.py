@@ -4,6 +4,8 @@
 CI it must be there.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 from collections.abc import Iterator

@@ -2,6 +2,8 @@
 
 """The page of an audit: in a real browser, and as text."""
 
+from __future__ import annotations
+
 import base64
 import json
 import os
@@ -36,6 +38,7 @@ from os_prefilter_tools.operators.audit.image_audit import (
 from os_prefilter_tools.operators.audit.server_audit import audit_servers
 from tests.conftest import pipeline_of
 from tests.services.browser.browser import browser, needs_browser, show
+from tests.support.zipping import zip_equal
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
@@ -309,7 +312,7 @@ def many(tmp_path: Path, count: int) -> Path:
     )
     lines = [
         replace(line, names=[f"image-{name}-{number}-end"])
-        for line, name in zip(found.lines, ("igb", "plain"), strict=True)
+        for line, name in zip_equal(found.lines, ("igb", "plain"))
         for number in range(count // 2)
     ]
     found = replace(found, lines=tuple(lines), images=count)

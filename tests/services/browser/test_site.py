@@ -4,6 +4,8 @@
 the code has.
 """
 
+from __future__ import annotations
+
 import html
 import re
 import subprocess

@@ -7,6 +7,8 @@ A recorder stands before each service. The service catalogue has the recorders
 as public endpoints, and the services themselves as internal ones.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -32,6 +34,7 @@ from tests.services.cloud.services import (
 )
 from tests.services.recorder import Recorder, recorded
 from tests.support.pages import DOCS, blocks, files_of, prints, stripped
+from tests.support.zipping import zip_equal
 
 _NEWEST = {"OpenStack-API-Version": "compute 2.100"}
 _PATIENCE = 120
@@ -240,7 +243,7 @@ class Cloud:
 
     def openstack(
         self, *argv: str, cloud: str = "admin"
-    ) -> "subprocess.CompletedProcess[str]":
+    ) -> subprocess.CompletedProcess[str]:
         """Run the real openstack client as a program."""
         program = str(Path(sys.executable).with_name("openstack"))
         environment = {
@@ -266,14 +269,14 @@ class Cloud:
             text for language, _, text in blocks(page) if language == "console"
         )
         parts = re.split(r"^\$ (.*)\n?", text, flags=re.MULTILINE)[1:]
-        examples = list(zip(parts[::2], parts[1::2], strict=True))
+        examples = list(zip_equal(parts[::2], parts[1::2]))
         codes = [
             output.strip() if command == "echo $?" else "0"
             for command, output in examples[1:]
         ]
         ours = [
             each
-            for each in zip(examples, [*codes, "0"], strict=True)
+            for each in zip_equal(examples, [*codes, "0"])
             if each[0][0].startswith("openstack ")
         ]
         for (command, output), code in ours:
@@ -305,9 +308,7 @@ def _register(cloud: Cloud, identity: Service) -> None:
         for region in (
             (REGION, EMPTY_REGION) if kind == "identity" else (REGION,)
         ):
-            for interface, url in zip(
-                ("public", "internal"), urls, strict=True
-            ):
+            for interface, url in zip_equal(("public", "internal"), urls):
                 api.create_endpoint(
                     service_id=service.id,
                     interface=interface,

@@ -2,6 +2,8 @@
 
 """As little of Neutron and Cinder as Nova's API needs to show a server."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

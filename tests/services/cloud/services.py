@@ -8,6 +8,8 @@ keystonemiddleware validates each token at Keystone. There is no compute and no
 message queue: servers are never built, but Nova's API knows them.
 """
 
+from __future__ import annotations
+
 import os
 import sqlite3
 import sysconfig

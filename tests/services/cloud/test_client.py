@@ -4,6 +4,8 @@
 options, on the real services.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 

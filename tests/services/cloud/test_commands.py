@@ -4,6 +4,8 @@
 and servers; nothing is written.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from pathlib import Path

@@ -2,6 +2,8 @@
 
 """``offer publish``: what a real Glance shows of the offer afterwards."""
 
+from __future__ import annotations
+
 import json
 import random
 import re

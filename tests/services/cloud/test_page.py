@@ -2,6 +2,8 @@
 
 """What docs/fleet.rst says of a live cloud is true."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from pathlib import Path

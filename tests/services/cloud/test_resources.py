@@ -4,6 +4,8 @@
 Nova API: nothing lost, nothing renamed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID, uuid4

@@ -4,6 +4,8 @@
 API, their images and hosts.
 """
 
+from __future__ import annotations
+
 import json
 import threading
 import time

@@ -4,6 +4,8 @@
 to Placement, in each combination.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any

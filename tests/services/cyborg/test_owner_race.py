@@ -4,6 +4,8 @@
 are not those that Nova registers.
 """
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 

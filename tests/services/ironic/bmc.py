@@ -8,6 +8,8 @@ change at once. These have types, change when the machine is reset, and are not
 shown for some seconds after that: so do real machines.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Iterator, Mapping

@@ -2,6 +2,8 @@
 
 """The Ironic, once for all tests of this folder."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from functools import partial

@@ -7,6 +7,8 @@ Its nodes have the BIOS of :mod:`tests.services.ironic.bios.interface`. It
 listens on a loopback port and reads nothing of this machine's configuration.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sqlite3

@@ -4,6 +4,8 @@
 Ironic, and has no steps of its own.
 """
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Iterator, Mapping

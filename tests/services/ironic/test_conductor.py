@@ -4,6 +4,8 @@
 or a client are not as they should be.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from http import HTTPStatus

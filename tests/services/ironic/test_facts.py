@@ -4,6 +4,8 @@
 it.
 """
 
+from __future__ import annotations
+
 import pytest
 
 from os_prefilter.adapters.ironic.errors import (

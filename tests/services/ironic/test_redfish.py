@@ -4,6 +4,8 @@
 service.
 """
 
+from __future__ import annotations
+
 import re
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from os_prefilter.vocabulary.config_templates import (
 from tests.services.ironic.bmc import Bmc, bmc_running
 from tests.services.ironic.ironics import Ironic, ironic_running
 from tests.services.ironic.ramdisk import Ramdisks, ramdisks_running
+from tests.support.zipping import zip_equal
 
 _GAP = 6.0
 """Seconds after a reset in which a machine shows no BIOS settings: Ironic
@@ -125,7 +128,7 @@ def test_deployment_and_cleaning_keep_their_steps_while_the_bmc_shows_no_setting
     ironic.begin(nodes[asked], "active")
     ironic.begin(nodes[default], "active")
     ironic.begin(nodes[cleaned], "provide")
-    ended = dict(zip(nodes, ramdisks.wait_for(*nodes.values()), strict=True))
+    ended = dict(zip_equal(nodes, ramdisks.wait_for(*nodes.values())))
 
     for machine, state, value in (
         (asked, "active", "Disabled"),

@@ -4,6 +4,8 @@
 next report.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator
 

@@ -4,6 +4,8 @@
 is said why not.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,6 +4,8 @@
 operator's stay.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import pytest

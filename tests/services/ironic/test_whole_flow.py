@@ -7,6 +7,8 @@ Nova's periodic task, which copies the traits of the nodes to their providers,
 is played here.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -4,6 +4,8 @@
 (qemu:///system). In CI it must be there.
 """
 
+from __future__ import annotations
+
 import os
 
 import pytest

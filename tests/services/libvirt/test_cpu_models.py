@@ -4,6 +4,8 @@
 them, and gives a guest the first model that has what the flavor requires.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator

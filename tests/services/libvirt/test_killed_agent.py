@@ -4,6 +4,8 @@
 traits or its new ones, then the right.
 """
 
+from __future__ import annotations
+
 import os
 import random
 import signal
@@ -79,7 +81,7 @@ def server() -> Iterator[Served]:
 
 
 @contextmanager
-def agent(server: Served, folder: Path) -> "Iterator[Popen[bytes]]":
+def agent(server: Served, folder: Path) -> Iterator[Popen[bytes]]:
     conf = folder / "nova.conf"
     conf.write_text(nova_conf(server.url), encoding="utf-8")
     command = [
@@ -124,7 +126,7 @@ def test_agent_killed_at_random_leaves_old_or_new_traits_and_then_converges(
             at = start + choice.randint(1, _REQUESTS)
 
             def kill(
-                request: int, at: int = at, process: "Popen[bytes]" = process
+                request: int, at: int = at, process: Popen[bytes] = process
             ) -> None:
                 if request == at:
                     process.kill()

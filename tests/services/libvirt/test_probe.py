@@ -7,6 +7,8 @@ A call takes seconds where libvirt looks at QEMU anew each time (as where it
 may use /dev/kvm and QEMU's user may not), so each virt type is probed once.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import replace

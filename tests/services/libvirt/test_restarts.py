@@ -4,6 +4,8 @@
 says so, and all goes on when it is back.
 """
 
+from __future__ import annotations
+
 import logging
 import threading
 from collections.abc import Iterator

@@ -2,6 +2,8 @@
 
 """Databases of our own in a MariaDB, and what it was asked."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any

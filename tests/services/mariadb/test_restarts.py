@@ -4,6 +4,8 @@
 reads go on: errors, then all is right.
 """
 
+from __future__ import annotations
+
 import logging
 import re
 from collections.abc import Iterator

@@ -4,6 +4,8 @@
 its first two arguments.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 

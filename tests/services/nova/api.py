@@ -7,6 +7,8 @@ Keystone is missing: who makes a request is in the headers that
 keystonemiddleware would add.
 """
 
+from __future__ import annotations
+
 import json
 import sysconfig
 from collections.abc import Iterator, Mapping

@@ -11,6 +11,8 @@ id of the request, which is in the logs. It runs by itself, because Nova has
 one configuration for a process.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from typing import Any

@@ -7,6 +7,8 @@ Its hosts differ in the traits that the library reports for them. Where
 nova-scheduler is missing, tests start it.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import subprocess
@@ -38,6 +40,7 @@ from tests.services.own_services import Service, folder_of, listens_on
 from tests.support.every_trait import CUSTOM_TRAITS, EVERY_KEY
 from tests.support.processes import free_port
 from tests.support.programs import Program, running, until
+from tests.support.zipping import zip_equal
 
 HOSTS: Mapping[str, Mapping[str, str]] = {
     "timer-host": {"time_hpet": "true"},
@@ -420,7 +423,7 @@ class Cloud:
             self._values["nova_cell"],
         )
         for number, (cell, url) in enumerate(
-            zip((cell0, cell1), urls, strict=True), 1
+            zip_equal((cell0, cell1), urls), 1
         ):
             self.databases.insert(
                 "nova_api.cell_mappings",

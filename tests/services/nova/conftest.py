@@ -2,6 +2,8 @@
 
 """The cloud, once for all tests of this folder."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import pytest

@@ -7,6 +7,8 @@ Programs that log in send it; who makes a request that says so itself is in its
 headers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

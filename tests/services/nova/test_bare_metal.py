@@ -4,6 +4,8 @@
 Ironic's node has it.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

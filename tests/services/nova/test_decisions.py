@@ -7,6 +7,8 @@ With preferences: the host that has a preferred trait comes first. With the
 examples of rules of the documentation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple

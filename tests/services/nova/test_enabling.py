@@ -4,6 +4,8 @@
 agents on the hosts do the rest.
 """
 
+from __future__ import annotations
+
 import json
 import signal
 import subprocess

@@ -4,6 +4,8 @@
 Nova left none, or no host has the resources.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -6,6 +6,8 @@ what an audit says of those that run.
 Nova's API, conductor, scheduler and computes are programs.
 """
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Iterator

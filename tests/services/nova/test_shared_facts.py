@@ -8,6 +8,8 @@ scheduled by several clients at once. OS_PREFILTER_ROUNDS is the number of
 rounds.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import re
@@ -47,6 +49,7 @@ from tests.services.own_services import (
 )
 from tests.support.every_trait import EVERY_GROUP
 from tests.support.programs import Program, needs_services, until
+from tests.support.zipping import zip_equal
 
 pytestmark = [needs_services, needs("memcached")]
 LOG = logging.getLogger(__name__)
@@ -156,42 +159,41 @@ class Chaos:
         length = self.random.choice(
             (*[self.random.uniform(0.3, 2)] * 3, LONGEST)
         )
-        match what:
-            case "kill" | "stop" if name in self.away:
-                return
-            case "kill" | "stop" if name == "worker":
-                pid = self._worker()
-                # It may have a request by then, or read.
-                now, later, seconds = (
-                    (0, SIGKILL, length / 8)
-                    if what == "kill"
-                    else (SIGSTOP, SIGCONT, length)
-                )
-                _signal(pid, now)
-                self.away.begin(
-                    name, seconds, lambda: _signal(pid, later), pid
-                )
-                if what == "kill":
-                    self.away.of[pid] = [[0, inf]]
-            case "kill":
-                self.services[name].kill()
-                self.away.begin(name, length / 2, self.services[name].start)
-            case "stop":
-                self.services[name].stop()
-                self.away.begin(name, length, self.services[name].go_on)
-            case "flush":
-                with (
-                    suppress(OSError, MemcacheError),
-                    self.memcached.client() as client,
-                ):
-                    client.flush_all()
-            case "fill":
-                with suppress(OSError, MemcacheError):
-                    self.done["wrong values"] += self.memcached.fill(
-                        self.random
-                    )
-            case "change":
-                self._change(name)
+        if what in ("kill", "stop"):
+            if name not in self.away:
+                self._stop(what, name, length)
+        elif what == "flush":
+            with (
+                suppress(OSError, MemcacheError),
+                self.memcached.client() as client,
+            ):
+                client.flush_all()
+        elif what == "fill":
+            with suppress(OSError, MemcacheError):
+                self.done["wrong values"] += self.memcached.fill(self.random)
+        elif what == "change":
+            self._change(name)
+
+    def _stop(self, what: str, name: str, length: float) -> None:
+        """Kill or stop a worker or a service, which comes back later."""
+        if name == "worker":
+            pid = self._worker()
+            # It may have a request by then, or read.
+            now, later, seconds = (
+                (0, SIGKILL, length / 8)
+                if what == "kill"
+                else (SIGSTOP, SIGCONT, length)
+            )
+            _signal(pid, now)
+            self.away.begin(name, seconds, lambda: _signal(pid, later), pid)
+            if what == "kill":
+                self.away.of[pid] = [[0, inf]]
+        elif what == "kill":
+            self.services[name].kill()
+            self.away.begin(name, length / 2, self.services[name].start)
+        else:
+            self.services[name].stop()
+            self.away.begin(name, length, self.services[name].go_on)
 
     def _change(self, what: str) -> None:
         """Do as an agent does, or have one more compute node, which has not
@@ -251,7 +253,7 @@ class Chaos:
             self.readings += '"GET /traits"' in line
         return [
             (each, self._judged(each, *answer))
-            for each, answer in zip(asked, answers, strict=True)
+            for each, answer in zip_equal(asked, answers)
         ]
 
     def _judged(

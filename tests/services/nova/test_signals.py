@@ -4,6 +4,8 @@
 its configuration again, or to end.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGTERM

@@ -4,6 +4,8 @@
 mistake is named in one line at its end.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

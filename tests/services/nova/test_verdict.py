@@ -6,6 +6,8 @@ Hosts lack what filters require, and one of them fails to build each server
 once: the numbers are those of the plan.
 """
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys

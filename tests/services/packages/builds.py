@@ -4,6 +4,8 @@
 in.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
@@ -15,7 +17,7 @@ PROJECT = Path(__file__).parents[3]
 
 def clean_run(
     *command: str | Path, cwd: Path, **variables: str
-) -> "subprocess.CompletedProcess[str]":
+) -> subprocess.CompletedProcess[str]:
     """Run a command with nothing of this environment, but for how pip is set
     up and ``variables``.
     """

@@ -2,6 +2,8 @@
 
 """One build, and one environment, for all tests of this folder."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

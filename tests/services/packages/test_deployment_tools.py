@@ -4,6 +4,8 @@
 Python packages: Kolla, Kolla-Ansible.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from pathlib import Path

@@ -4,6 +4,8 @@
 environment, and at work there.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import shutil

@@ -4,6 +4,8 @@
 this package.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from tests.services.packages.builds import (

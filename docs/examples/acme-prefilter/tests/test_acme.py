@@ -1,5 +1,7 @@
 """All tests come with os-prefilter but these: what Acme means."""
 
+from __future__ import annotations
+
 from acme_prefilter.reporter import CloudHypervisorFacts
 
 from os_prefilter import capability_traits

@@ -7,6 +7,8 @@ is locked) or 503 (no worker is free): ``baremetal_status_code_retries``, by
 default 5 times in about 16 seconds.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus

@@ -12,6 +12,8 @@ Source: Ironic 39 (``ironic/conductor/steps.py`` and ``deployments.py``,
 ``ironic/drivers/base.py``).
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

@@ -18,6 +18,8 @@ Ironic's own words, which may have a tenant's in them, come through
 :func:`os_prefilter.common.quoting.quote`.
 """
 
+from __future__ import annotations
+
 from os_prefilter.common.errors import IronicError
 from os_prefilter.common.quoting import quote
 

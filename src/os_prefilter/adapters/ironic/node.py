@@ -11,6 +11,8 @@ Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings
 with what may be written into each 1.74, steps of a service 1.87.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -70,7 +72,7 @@ class IronicNode:
         self._lock_timeout = lock_timeout
 
     @classmethod
-    def of(cls, connection: Any, node: str) -> "IronicNode":
+    def of(cls, connection: Any, node: str) -> IronicNode:
         """Return a node of the Ironic that a connection of openstacksdk finds.
 
         :raises CloudError: the service catalogue has no Ironic

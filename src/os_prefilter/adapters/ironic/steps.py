@@ -6,6 +6,8 @@ Source: Ironic's API reference (change node provision state), its
 ``common/states.py`` and ``conductor/steps.py``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -10,6 +10,8 @@ killed in between leaves a note too many, which the next run corrects, and
 never a trait of ours that looks like an operator's.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

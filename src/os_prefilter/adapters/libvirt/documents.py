@@ -9,9 +9,11 @@ files saved on a host. Formats: libvirt's pages formatcaps.html and
 formatdomaincaps.html. A document has at most 8 MiB, no DTD and no entities.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import reduce
 from xml.etree.ElementTree import Element, ParseError
 
@@ -19,6 +21,7 @@ from defusedxml.ElementTree import fromstring
 
 from os_prefilter.adapters.libvirt.qemu import QemuUnavailable
 from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
@@ -249,7 +252,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     )
 
 
-def _host_model(document: "LibvirtDocument") -> str:
+def _host_model(document: LibvirtDocument) -> str:
     """Return the host-model CPU as libvirt lists it, in a fixed order."""
     model = document.find_supported("cpu/mode[@name='host-model']")
     if model is None:
@@ -262,7 +265,7 @@ def _host_model(document: "LibvirtDocument") -> str:
 
 
 def _emulated_tpm(
-    document: "LibvirtDocument",
+    document: LibvirtDocument,
 ) -> tuple[frozenset[str], frozenset[str] | None]:
     """Return the models and versions; versions are None if not listed."""
     path = "devices/tpm"
@@ -276,7 +279,7 @@ def _emulated_tpm(
     return models, None if tpm is None else versions
 
 
-def _usb_redirection(document: "LibvirtDocument") -> bool | None:
+def _usb_redirection(document: LibvirtDocument) -> bool | None:
     """Return whether a guest can have a USB port redirected to SPICE."""
     wanted = (
         ("devices/redirdev", "bus", "usb"),
@@ -293,7 +296,7 @@ def _usb_redirection(document: "LibvirtDocument") -> bool | None:
     return None if None in listed else True
 
 
-def _mem_encryption(document: "LibvirtDocument") -> Iterator[str]:
+def _mem_encryption(document: LibvirtDocument) -> Iterator[str]:
     """Yield Nova's names of the models that libvirt offers."""
     sev = document.find_supported("features/sev")
     if sev is not None:

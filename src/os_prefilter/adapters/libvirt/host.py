@@ -11,6 +11,8 @@ call runs in a thread of its own, and one that takes too long is an error. It
 cannot be interrupted: no other call is made until it ends.
 """
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import os
@@ -196,7 +198,7 @@ class LibvirtHost:
                 _ADVICE_DOCUMENT,
             ) from error
 
-    def _version(self, name: str, call: "_Call") -> Version:
+    def _version(self, name: str, call: _Call) -> Version:
         number = call(name)
         # 1,000,000 * major + 1,000 * minor + micro; 0 where libvirt does not
         # know.
@@ -209,7 +211,7 @@ class LibvirtHost:
         return number // 1_000_000, number // 1_000 % 1_000, number % 1_000
 
     @contextmanager
-    def _session(self) -> Iterator["_Call"]:
+    def _session(self) -> Iterator[_Call]:
         """Open a connection, and yield a function that makes calls by name."""
         with self._failures(f"open({self.uri!r})", _ADVICE_OPEN):
             connection = self._run(partial(self._libvirt.open, self.uri))

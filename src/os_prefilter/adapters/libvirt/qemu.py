@@ -10,6 +10,8 @@ A binary that cannot be asked is no proof that a device is missing: each
 failure is a :class:`QemuUnavailable` with the reason.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import signal

@@ -9,11 +9,12 @@ It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of
 expected: the Placement API reference.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote as quote_url
 from uuid import UUID
@@ -23,6 +24,7 @@ from keystoneauth1.adapter import Adapter
 
 from os_prefilter.adapters.login import advice_on
 from os_prefilter.common import errors
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.placement_values import HOST_CLASSES
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name

@@ -2,6 +2,8 @@
 
 """Deployment facts that Placement knows: reports, traits, nested providers."""
 
+from __future__ import annotations
+
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -82,7 +84,7 @@ class CloudPlacement:
         names: Collection[str],
         filters: Collection[LoadedFilter],
         options: Options,
-    ) -> "PlacementFacts":
+    ) -> PlacementFacts:
         """Return what reads the facts of these names.
 
         :param filters: the enabled ones
@@ -299,10 +301,13 @@ class PlacementFacts:
         """Return the reports.
 
         :param unreported: by group, the compute nodes without a report
+        :raises ValueError: if there are not as many as groups
         """
-        by_group = zip(self._groups, unreported, strict=True)
+        by_group = list(unreported)
+        if len(by_group) != len(self._groups):
+            raise ValueError(f"{len(by_group)} groups in place of ours")
         by_trait: dict[str, Unreported] = {}
-        for group, nodes in by_group:
+        for group, nodes in zip(self._groups, by_group):
             by_trait.update(dict.fromkeys(group.traits, nodes))
         return Reports(by_trait, os_traits.COMPUTE_NODE in in_use, in_use)
 

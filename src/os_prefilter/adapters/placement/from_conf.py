@@ -9,6 +9,8 @@ wrong value at the first request, or without the option's name; here the error
 names the file, the section and the option, and never shows a password.
 """
 
+from __future__ import annotations
+
 from math import isfinite
 from pathlib import Path
 

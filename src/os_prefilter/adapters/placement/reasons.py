@@ -2,6 +2,8 @@
 
 """Read from Placement why it has no candidate for a request."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode

@@ -9,6 +9,8 @@ that they come from: a writer that is killed, or overtaken by another, leaves
 the old set or the new one.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum

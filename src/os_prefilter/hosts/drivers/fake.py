@@ -11,11 +11,14 @@ the constant that an entry point names::
     fake = "os_prefilter.hosts.drivers.fake:REPORTER"
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import ClassVar
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.reporter import (

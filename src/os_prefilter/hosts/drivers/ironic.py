@@ -13,6 +13,8 @@ a trait does not make it configurable.
 Source: Nova 34 (``nova/virt/ironic/driver.py``, ``patcher.py``).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from functools import partial
 

@@ -7,11 +7,14 @@ its command line (``ironicclient/v1/resource_fields.py``),
 ``ironic/drivers/utils.py`` and ``ironic/drivers/modules/boot_mode_utils.py``.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Union
+
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
@@ -22,7 +25,7 @@ from os_prefilter.vocabulary import BY_NAME
 LOG = get_logger(__name__)
 
 
-BiosValue = str | int | bool
+BiosValue = Union[str, int, bool]
 """The value of a BIOS setting, as Redfish types it."""
 
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}

@@ -6,6 +6,8 @@ Ironic takes them where a node is deployed (API 1.69) and where an active one
 is serviced (API 1.87).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple

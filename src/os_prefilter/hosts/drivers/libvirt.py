@@ -10,6 +10,8 @@ The lists and versions are those of Nova 34 (``nova/virt/libvirt/vif.py``,
 where this reporter differs from Nova's driver, and why.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple

@@ -25,6 +25,8 @@ instead. The other settings, by row of the vocabulary, are left to the driver:
   (<emulatorpin>)
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, tostring
 

@@ -5,10 +5,13 @@
 :mod:`os_prefilter.adapters.libvirt.host` gathers them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.hosts.reporter import HostFacts
 
 Version = tuple[int, int, int]

@@ -12,6 +12,8 @@ SPICE, which a check in the source of a later libvirt refuses as well, are a no
 from 9.0 on.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version

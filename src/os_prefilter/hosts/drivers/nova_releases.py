@@ -7,6 +7,8 @@ Sources: ``MIN_LIBVIRT_VERSION`` and ``MIN_QEMU_VERSION`` in
 installed one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -15,6 +15,8 @@ Values without an entry need no device that QEMU lists:
   follow QEMU's list themselves
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version

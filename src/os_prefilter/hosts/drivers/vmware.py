@@ -9,10 +9,12 @@ image types, and no device model. It silently ignores any other property, and
 the guest starts without what was required. That is a no here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.hosts.reporter import (
     HostFacts,
     Reporter,

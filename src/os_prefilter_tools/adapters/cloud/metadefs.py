@@ -7,6 +7,8 @@ all the time. Withdrawn values are removed first: where Glance fails half-way,
 it offers too little rather than too much.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote as quote_url

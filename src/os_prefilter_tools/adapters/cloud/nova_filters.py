@@ -8,6 +8,8 @@ A filter that reads of a host what no API shows leaves the host, and is named
 with what it read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any

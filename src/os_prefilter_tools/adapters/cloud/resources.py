@@ -2,6 +2,8 @@
 
 """Images, volumes, flavors and host aggregates of a cloud."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -123,7 +125,7 @@ def image_of(row: object) -> Image:
     if not isinstance(row, dict) or not isinstance(row.get("id"), str):
         raise unexpected("Glance, an image", row)
     for field in ("name", "disk_format"):
-        if not isinstance(row.get(field), str | None):
+        if not isinstance(row.get(field), (str, type(None))):
             raise unexpected(
                 f"Glance, the {field} of the image {quote(row['id'])}",
                 row[field],

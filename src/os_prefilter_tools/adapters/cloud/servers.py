@@ -5,6 +5,8 @@
 They are as complete as the services' APIs show them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
@@ -396,7 +398,7 @@ def _add_place(server: Server, row: Mapping[str, Any]) -> None:
         name: row.get(name) for name in (_HOST, _ZONE, "name", "tenant_id")
     }
     for name, value in texts.items():
-        if not isinstance(value, str | None):
+        if not isinstance(value, (str, type(None))):
             raise unexpected(
                 f"Nova, {name} of the server {server.uuid}", value
             )

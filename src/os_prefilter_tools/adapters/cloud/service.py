@@ -7,6 +7,8 @@ image properties and convert the values of others, and the tenant's spelling
 decides where a server may go. The SDK finds endpoints and tokens.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit

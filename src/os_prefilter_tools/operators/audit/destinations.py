@@ -9,16 +9,24 @@ with the filters applied, except its own host and disabled ones. The server's
 own allocation stays where it is, as it does while Nova moves a server.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import os_traits
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import DocumentError, RequestRejected
-from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
+from os_prefilter.common.host_sets import (
+    numbers_in,
+    set_of,
+    size_of,
+    smallest_disjoint,
+)
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.hosts.marker_traits import is_deprecated
 from os_prefilter.request.fields import clone_of
@@ -67,7 +75,7 @@ class ServerRequirement(NamedTuple):
     because: str
 
 
-LostTo: TypeAlias = tuple[tuple[ServerRequirement, int], ...]
+LostTo = tuple[tuple[ServerRequirement, int], ...]
 """Requirements, and how many lost destinations do not meet each."""
 
 
@@ -118,7 +126,7 @@ class Destinations:
         self,
         fleet: Fleet,
         service: Service,
-        before: "Destinations | None" = None,
+        before: Destinations | None = None,
     ) -> None:
         self.fleet = fleet
         self.before = before
@@ -295,7 +303,7 @@ class Destinations:
             lacking = lost & ~self.index.find_possible(item)
             if lacking:
                 requirement = self._describe(item, judged.sources)
-                found[requirement] = lacking.bit_count()
+                found[requirement] = size_of(lacking)
         return tuple(found.items())
 
     def count_if_empty(self, judged: JudgedServer) -> int:
@@ -304,7 +312,7 @@ class Destinations:
         Its group does not count then.
         """
         hosts = self.find_if_empty(judged.kind.demand)
-        return (hosts & judged.others).bit_count()
+        return size_of(hosts & judged.others)
 
     def find_if_empty(self, demand: Demand) -> int:
         """Return the hosts that meet a demand if empty."""

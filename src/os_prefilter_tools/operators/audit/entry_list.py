@@ -14,6 +14,8 @@ volume is an output of ``openstack volume show -f json``, or as in Cinder's
 API.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -9,6 +9,8 @@ A server that asks for such a thing gets no all-clear. Sources:
 ``numa_get_constraints`` in ``nova/virt/hardware.py``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 from os_prefilter.request.spec import RequestSpec

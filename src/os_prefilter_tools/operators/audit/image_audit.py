@@ -9,13 +9,17 @@ counts. Thousands of images make tens of groups of images with the same
 requirements.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.host_sets import size_of
 from os_prefilter.common.placement_values import LARGEST_AMOUNT
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line
@@ -134,7 +138,7 @@ BECOMES_UNSCHEDULABLE = frozenset(
 CHANGED = BECOMES_UNSCHEDULABLE | {ImageVerdict.LOSES}
 
 
-Counts: TypeAlias = tuple[tuple[str, int], ...]
+Counts = tuple[tuple[str, int], ...]
 """Texts, each with how many images or servers it is about, most first."""
 
 
@@ -428,11 +432,11 @@ def _losses(
         )
         explained |= lacking
         if lacking:
-            losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))
+            losses.append(Loss(cause, size_of(lacking), size_of(only)))
     losses.sort(
         key=lambda loss: (-loss.lacking_only, -loss.lacking, loss.cause)
     )
-    return tuple(losses), (lost & ~explained).bit_count()
+    return tuple(losses), size_of(lost & ~explained)
 
 
 def _causes(

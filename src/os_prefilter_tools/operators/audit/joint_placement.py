@@ -10,14 +10,16 @@ The order in which servers are given is ignored. Members of an anti-affinity
 group are not placed on one host, beyond the number that the group allows.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from os_prefilter.common.host_sets import numbers_in
+from os_prefilter.common.host_sets import numbers_in, size_of
 from os_prefilter_tools.fleet.demand import RESOURCE, Condition, Demand
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.fleet.matching import (
@@ -29,10 +31,8 @@ from os_prefilter_tools.fleet.matching import (
 from os_prefilter_tools.fleet.model import Provider
 from os_prefilter_tools.fleet.server import ANTI_AFFINITY, ServerGroup
 
-Allocation: TypeAlias = Mapping[str, Mapping[str, int]]
+Allocation = Mapping[str, Mapping[str, int]]
 """UUID of a provider -> resource class -> amount."""
-Placed: TypeAlias = "Sequence[tuple[Moving, Allocation]]"
-
 _MOST_TRIED = 200
 """The most hosts with servers, and without, tried for one server."""
 _TRIES = 4
@@ -50,6 +50,9 @@ class Moving(NamedTuple):
     group: ServerGroup | None = None
     number: int = 0
     """What the caller knows it by."""
+
+
+Placed = Sequence[tuple[Moving, Allocation]]
 
 
 class _Server(NamedTuple):
@@ -126,13 +129,13 @@ class JointPlacement:
             if item.kind == RESOURCE
         )
         rest = key, moving.hosts, group_id
-        return _Server(moving, key, moving.hosts.bit_count(), size, rest)
+        return _Server(moving, key, size_of(moving.hosts), size, rest)
 
     def fullest_first(self, hosts: int) -> Iterator[int]:
         """Yield the numbers of hosts, the fullest first."""
         # Sorting many of them for each server would take longer than a look at
         # all.
-        if hosts.bit_count() * 32 < len(self._ranks):
+        if size_of(hosts) * 32 < len(self._ranks):
             yield from sorted(numbers_in(hosts), key=self._ranks.__getitem__)
         else:
             yield from (

@@ -8,6 +8,8 @@ of its virt driver and of its agent, and keep their own: of hardware, owners
 and rules.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -259,7 +261,7 @@ def rehearse(
 ) -> Rehearsal:
     """Compare a fleet with what it becomes."""
     lost, won = Counter[str](), Counter[str]()
-    for old, new in zip(before.hosts, after.hosts, strict=True):
+    for old, new in zip(before.hosts, after.hosts):
         lost.update(_shown(old.traits - new.traits))
         won.update(_shown(new.traits - old.traits))
     return Rehearsal(

@@ -5,13 +5,17 @@
 Now, if a host dies, or if hosts are drained.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Optional
 
+from os_prefilter.common.dataclasses import dataclass
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.host_sets import size_of
 from os_prefilter.common.progress import Progress, no_progress
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter_tools.fleet.demand import Demand
@@ -136,7 +140,7 @@ class Resident(NamedTuple):
     def count_missing(self, upgraded: int) -> int:
         """Return how many such hosts it lacks to have a destination."""
         needed = 2 if self.own else 1
-        return max(0, needed - self.places(upgraded).bit_count())
+        return max(0, needed - size_of(self.places(upgraded)))
 
 
 class HostSum(NamedTuple):
@@ -159,7 +163,7 @@ class HostSum(NamedTuple):
         return f"at least {text}" if self.is_short else text
 
 
-ByMachineType: TypeAlias = dict[tuple[str, str], list[Name]]
+ByMachineType = dict[tuple[str, str], list[Name]]
 """Host and machine type -> the servers."""
 
 
@@ -240,7 +244,7 @@ class ServerAudit:
         )
 
 
-_Leaving: TypeAlias = tuple[Moving | None, Moving | None]
+_Leaving = tuple[Optional[Moving], Optional[Moving]]
 """A server with its destinations if its host died.
 
 And without the drained hosts; None if its request is rejected.

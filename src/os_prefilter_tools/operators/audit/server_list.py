@@ -8,6 +8,8 @@
 of Nova's table ``request_specs``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path

@@ -6,12 +6,14 @@ After each wave, each server that had a destination has one, and the servers of
 a wave's hosts find places on the other hosts at the same time.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import NamedTuple
 
-from os_prefilter.common.host_sets import numbers_in, set_of
+from os_prefilter.common.host_sets import numbers_in, set_of, size_of
 from os_prefilter_tools.fleet.host_index import HostIndex
 from os_prefilter_tools.operators.audit.joint_placement import JointPlacement
 from os_prefilter_tools.operators.audit.server_audit import Resident
@@ -55,7 +57,7 @@ def find_waves(
     stranded = [each for each in movable if each.count_missing(upgraded)]
     moving = [each for each in movable if not each.count_missing(upgraded)]
     numbers = range(len(moving))
-    most = min(most, upgraded.bit_count())
+    most = min(most, size_of(upgraded))
     search = _Search(moving, before, after, upgraded, most)
     path = search.run(numbers, leave_out=True)
     left_out = set(numbers) - search.kept
@@ -72,7 +74,7 @@ def find_waves(
             kept = set(numbers) - found.to_drop[0]
             path = search.run(kept, leave_out=True)
             left_out = set(numbers) - search.kept
-    waves = [later & ~earlier for earlier, later in pairwise(path)]
+    waves = [later & ~earlier for earlier, later in zip(path, path[1:])]
     return Waves(waves, stranded, [moving[each] for each in sorted(left_out)])
 
 
@@ -131,7 +133,7 @@ class _Search:
         waiting, seen, longest = [path], set[int](), path
         while waiting and longest[-1] != self._hosts:
             path = waiting.pop()
-            longest = max(path, longest, key=lambda each: each[-1].bit_count())
+            longest = max(path, longest, key=lambda each: size_of(each[-1]))
             for wave in reversed([*self._next(path[-1])]):
                 later = path[-1] | wave
                 if later not in seen:

@@ -5,6 +5,8 @@
 The stage at which it ends, what excludes each host, and suggested changes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any

@@ -5,6 +5,8 @@
 They include the hosts that fail it.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

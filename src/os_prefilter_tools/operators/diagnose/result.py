@@ -5,6 +5,8 @@
 Of :func:`os_prefilter_tools.operators.diagnose.diagnose.diagnose`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any

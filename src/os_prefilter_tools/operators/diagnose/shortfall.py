@@ -17,6 +17,8 @@ or not, meets them: the group is back once the resources are free. Of a host
 without such a provider, it is the root.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -191,9 +193,7 @@ class Shortfalls:
         """Host -> its sets to drop, smallest first."""
         return {
             name: sets
-            for equal, (sets, _) in zip(
-                self._equal_hosts, self._sets_to_drop, strict=True
-            )
+            for equal, (sets, _) in zip(self._equal_hosts, self._sets_to_drop)
             for name in equal.names
         }
 
@@ -365,7 +365,7 @@ class Shortfalls:
         in_doubt = [
             equal.host
             for equal, (_, are_all) in zip(
-                self._equal_hosts, self._sets_to_drop, strict=True
+                self._equal_hosts, self._sets_to_drop
             )
             if not are_all
         ]

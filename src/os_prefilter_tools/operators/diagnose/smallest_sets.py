@@ -10,9 +10,13 @@ that hits all known sets to drop is either not met, or there is one more to
 drop with it ("dualize and advance", D. Gunopulos et al., 1997).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from os_prefilter.common.host_sets import size_of
 
 _T = TypeVar("_T")
 
@@ -150,4 +154,4 @@ def _bits(number: int) -> Iterator[int]:
 
 
 def _by_size(bits: int) -> tuple[int, int]:
-    return bits.bit_count(), bits
+    return size_of(bits), bits

@@ -5,6 +5,8 @@
 They name no host and no software.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable
@@ -112,7 +114,7 @@ def _value(value: Value, offer: Offer, *, count: bool) -> dict[str, Any]:
     if value.status is Status.OFFERED:
         places = {
             name: number
-            for name, number in zip(offer.places, value.by_place, strict=True)
+            for name, number in zip(offer.places, value.by_place)
             if number
         }
         if count:

@@ -12,6 +12,8 @@ the offered values; its checkbox would offer both, and set ``null`` until it is
 clicked.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

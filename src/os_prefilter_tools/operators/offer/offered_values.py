@@ -7,6 +7,8 @@ and the index of the fleet gives the hosts that could serve it. So the result
 is that of the scheduler with the same filters, except that a host may be full.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.host_sets import numbers_in, union
+from os_prefilter.common.host_sets import numbers_in, size_of, union
 from os_prefilter.request.query import query_of
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
@@ -164,10 +166,10 @@ def find_offer(
             return Value(value, Status.NOT_CHECKED)
         serving = union(map(index.find_candidates, known)) & enabled
         by_place = tuple(
-            (serving & members).bit_count() for members in places.values()
+            size_of(serving & members) for members in places.values()
         )
         status = Status.OFFERED if serving else Status.NOT_OFFERED
-        return Value(value, status, "", serving.bit_count(), by_place)
+        return Value(value, status, "", size_of(serving), by_place)
 
     properties = []
     for row in requests.rows.values():
@@ -182,7 +184,7 @@ def find_offer(
         properties.append(found)
     return Offer(
         tuple(properties),
-        enabled.bit_count(),
+        size_of(enabled),
         by,
         tuple(places),
         fleet.taken_at,

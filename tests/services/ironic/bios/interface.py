@@ -10,6 +10,8 @@ deploying and servicing, as ``redfish`` has. The file named in a node's
 change the file, and Ironic reads it as it reads a BMC.
 """
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -5,6 +5,8 @@ Else small guests fill each host a little, and no host has room for a large
 one.
 """
 
+from __future__ import annotations
+
 from os_prefilter import Request, Requirements, forbid, require
 
 LARGE = 256 * 1024

@@ -1,9 +1,11 @@
 """What hosts with Cloud Hypervisor can do."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
 from typing import ClassVar
 
 from os_prefilter import HostFacts, Reporter
+from os_prefilter.common.dataclasses import dataclass
 
 CAN = {
     "vif_model": {"virtio"},

@@ -125,7 +125,7 @@ def _values() -> Mapping[str, Any]:
 
     By image property and by extra spec; without those that may be any text.
     """
-    folder = resources.files("os_prefilter_tools.data")
+    folder = resources.files("os_prefilter_tools") / "data"
     found = parse_yaml(folder.joinpath(_FILE).read_bytes(), _FILE)
     return cast("Mapping[str, Any]", found)
 

@@ -53,6 +53,9 @@ def serving(
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = protocol
+        # Headers and body are two writes: with Nagle's algorithm the second
+        # one waits up to 40 ms for the client to acknowledge the first.
+        disable_nagle_algorithm = True
 
         def serve(self) -> None:
             body = self.rfile.read(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.metadata import distribution
 
-from tests.support.project import entry_points, project_table
+from tests.support.project import our_entry_points, project_table
 
 
 def test_every_entry_point_loads() -> None:
@@ -18,13 +18,7 @@ def test_every_entry_point_loads() -> None:
         "oslo.config.opts",
         "console_scripts",
     )
-    own = ("os_prefilter.", "os_prefilter_agent.", "os_prefilter_tools.")
-    ours = [
-        point
-        for group in groups
-        for point in entry_points(group)
-        if point.value.startswith(own)
-    ]
+    ours = [point for group in groups for point in our_entry_points(group)]
     assert {point.group for point in ours} == set(groups)
     for point in ours:
         assert callable(point.load()), point

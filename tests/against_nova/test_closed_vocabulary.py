@@ -35,7 +35,7 @@ from tests.against_nova.sources import (
     Source,
     names_of,
 )
-from tests.support.project import entry_points
+from tests.support.project import our_entry_points
 
 _LISTED = tuple(
     chain.from_iterable(
@@ -248,5 +248,5 @@ def test_filter_that_a_verdict_names_requires_the_traits(
 )
 def test_filter_that_a_verdict_names_exists(name: str) -> None:
     assert name in {
-        each.name for each in entry_points("os_prefilter.request_filters")
+        each.name for each in our_entry_points("os_prefilter.request_filters")
     }

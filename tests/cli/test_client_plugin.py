@@ -11,7 +11,7 @@ import sys
 
 from os_prefilter_agent.cli.context import CloudCommand
 from os_prefilter_tools.cli.main import COMMANDS
-from tests.support.project import entry_points, our_commands
+from tests.support.project import our_commands, our_entry_points
 
 
 def test_every_command_can_run_against_a_cloud() -> None:
@@ -21,11 +21,7 @@ def test_every_command_can_run_against_a_cloud() -> None:
 
 
 def test_plugin_has_the_names_that_the_client_looks_for() -> None:
-    (point,) = (
-        x
-        for x in entry_points("openstack.cli.extension")
-        if x.value.startswith("os_prefilter_tools.")
-    )
+    (point,) = our_entry_points("openstack.cli.extension")
     plugin = point.load()
     assert (
         f"openstack.{plugin.API_NAME}.v{plugin.DEFAULT_API_VERSION}"
@@ -39,7 +35,9 @@ def test_plugin_has_the_names_that_the_client_looks_for() -> None:
 
 def test_loading_all_commands_imports_no_service() -> None:
     """The client loads them at each start, whatever it is asked for."""
-    values = [each.value for each in entry_points("openstack.prefilter.v1")]
+    values = [
+        each.value for each in our_entry_points("openstack.prefilter.v1")
+    ]
     code = (
         "import pkgutil, sys;"
         f" [pkgutil.resolve_name(each) for each in {values}];"

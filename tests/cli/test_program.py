@@ -18,7 +18,7 @@ import pytest
 from os_prefilter_agent.cli.context import _StoreOnce
 from os_prefilter_tools.cli.main import Program, main
 from tests.support.commands import Capture, placed
-from tests.support.project import entry_points
+from tests.support.project import our_entry_points
 
 
 def test_a_command_imports_no_other_command() -> None:
@@ -172,7 +172,9 @@ def test_interrupt_while_importing_ends_the_command_without_a_traceback(
     a package; 130 is a shell's exit code.
     """
     (point,) = [
-        each for each in entry_points("console_scripts") if each.name == name
+        each
+        for each in our_entry_points("console_scripts")
+        if each.name == name
     ]
     script = _INTERRUPTED.format(
         package=package, module=point.module, attribute=point.attr

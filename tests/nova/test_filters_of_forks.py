@@ -7,7 +7,7 @@ filters by entry point, host filters in nova.conf; and what a user reads.
 from __future__ import annotations
 
 import functools
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -33,6 +33,7 @@ from os_prefilter_tools.fleet.model import Fleet, provider_uuid
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context
 from tests.support.placements import provider
+from tests.support.project import our_entry_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,11 +130,7 @@ _FILTERS = (leases, customers, ended, full, plain, in_lines, long, broken)
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the filters above be those of an installed package."""
-    points = [
-        each
-        for each in entry_points(group=NAMESPACE)
-        if each.dist and each.dist.name == "os-prefilter"
-    ]
+    points = our_entry_points(NAMESPACE)
     for each in _FILTERS:
         target = f"{__name__}:{each.__name__}"
         points.append(EntryPoint(each.__name__, target, NAMESPACE))

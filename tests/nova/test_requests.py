@@ -26,7 +26,7 @@ from os_prefilter.service.loading import NAMESPACE, as_filter
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context
 from tests.support.pages import DOCS
-from tests.support.project import entry_points
+from tests.support.project import our_entry_points
 
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
 _SHOWN = ("os_prefilter.nova", "os_prefilter.service.service")
@@ -75,11 +75,7 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> _Cells:
     """
     cells = _Cells()
     monkeypatch.setattr(nova_context, "scatter_gather_all_cells", cells)
-    points = [
-        each
-        for each in entry_points(NAMESPACE)
-        if each.dist and each.dist.name == "os-prefilter"
-    ]
+    points = our_entry_points(NAMESPACE)
     points.append(EntryPoint("computes", f"{__name__}:computes", NAMESPACE))
     monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, points)
     return cells

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.project import entry_points
+from tests.support.project import our_entry_points
 from tests.support.zipping import zip_equal
 
 ROOT = Path(__file__).parents[2]
@@ -118,8 +118,4 @@ def prints(output: str, printed: str) -> bool:
 
 def installed_by_us(group: str) -> list[str]:
     """Return the names of the package's own entry points in a group."""
-    return sorted(
-        point.name
-        for point in entry_points(group)
-        if point.dist and point.dist.name == "os-prefilter"
-    )
+    return sorted(point.name for point in our_entry_points(group))

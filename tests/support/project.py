@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib import metadata
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +17,17 @@ else:
 ROOT = Path(__file__).parents[2]
 
 
-def entry_points(group: str) -> Sequence[EntryPoint]:
-    """Return the installed entry points of a group."""
-    if sys.version_info >= (3, 10):
-        return tuple(metadata.entry_points(group=group))
-    else:  # noqa: RET505 - mypy knows this branch for an older Python
-        return metadata.entry_points().get(group, ())
+def our_entry_points(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group that this package has installed."""
+    ours = distribution("os-prefilter").entry_points
+    return [each for each in ours if each.group == group]
 
 
 def our_commands() -> dict[str, EntryPoint]:
     """Return the commands of ``os-prefilter`` by what a user types."""
-    ours = (
-        it
-        for it in entry_points("openstack.prefilter.v1")
-        if it.value.startswith(("os_prefilter_agent.", "os_prefilter_tools."))
-    )
     return {
         point.name.removeprefix("prefilter_").replace("_", " "): point
-        for point in ours
+        for point in our_entry_points("openstack.prefilter.v1")
     }
 
 

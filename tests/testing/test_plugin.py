@@ -14,15 +14,11 @@ import pytest
 
 import os_prefilter_tools.pytest_plugin
 from os_prefilter.common.errors import ConfigurationError
-from tests.support.project import entry_points
+from tests.support.project import our_entry_points
 
 
 def test_plugin_is_registered_and_exports_only_prefilter_fixtures() -> None:
-    (point,) = (
-        each
-        for each in entry_points("pytest11")
-        if each.value == "os_prefilter_tools.pytest_plugin"
-    )
+    (point,) = our_entry_points("pytest11")
     assert point.load() is os_prefilter_tools.pytest_plugin
     public = {
         name

@@ -31,6 +31,7 @@ from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.reader import example_fleet
 from tests.support import interruption
 from tests.support.placements import Observed, lone_host
+from tests.support.proc import make_proc
 
 # No test may ask the developer's own cloud.
 os.environ.pop("OS_CLOUD", None)
@@ -185,6 +186,37 @@ def _clean_default_pipeline() -> Iterator[None]:
     register_opts(cfg.CONF)
     for option in OPTIONS:
         cfg.CONF.clear_override(option.dest, GROUP)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the first of oslo.config's default directories."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".nova"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the /proc in which nova-compute is looked for."""
+    folder = make_proc(tmp_path / "proc")
+    monkeypatch.setattr("os_prefilter.adapters.nova_compute.PROC", folder)
+    return folder
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> set[float]:
+    """Return the times until which requests wait, of all waits."""
+    found: set[float] = set()
+    seconds_to = deployment_facts.seconds_to
+
+    def noting(until: float) -> float:
+        found.add(until)
+        return seconds_to(until)
+
+    monkeypatch.setattr(deployment_facts, "seconds_to", noting)
+    return found
 
 
 @pytest.fixture(scope="session")

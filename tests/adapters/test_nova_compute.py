@@ -20,7 +20,7 @@ from os_prefilter.adapters.nova_compute import (
     running_computes,
 )
 from os_prefilter.common.errors import ConfigurationError
-from tests.support.proc import IN_CONTAINER, end, make_proc, start
+from tests.support.proc import IN_CONTAINER, end, start
 
 _DEBIAN = (
     "/usr/bin/python3",
@@ -35,22 +35,6 @@ _DEBIAN_ARGUMENTS = (
     "--config-file",
     "/etc/nova/nova-compute.conf",
 )
-
-
-@pytest.fixture
-def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = make_proc(tmp_path / "proc")
-    monkeypatch.setattr("os_prefilter.adapters.nova_compute.PROC", folder)
-    return folder
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the first of oslo.config's default directories."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / ".nova"
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,6 @@ _KVM = "[libvirt]\nvirt_type = kvm\n"
 _QEMU = "[libvirt]\nvirt_type = qemu\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the first of oslo.config's default directories."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / ".nova"
-    folder.mkdir()
-    return folder
-
-
 def _virt_type(conf: cfg.ConfigOpts) -> str:
     conf.register_opt(cfg.StrOpt("virt_type"), group="libvirt")
     return str(conf.libvirt.virt_type)

@@ -29,29 +29,13 @@ from tests.support.placements import (
     served,
     traits_of,
 )
-from tests.support.proc import IN_CONTAINER, end, make_proc, start
+from tests.support.proc import IN_CONTAINER, end, start
 from tests.support.reporting_fleets import wanted_by
 
 SHOW = ("capabilities", "show")
 REPORT = ("capabilities", "report")
 _Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
 _PC = "CUSTOM_COMPUTE_DEFAULT_MACHINE_PC"
-
-
-@pytest.fixture
-def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = make_proc(tmp_path / "proc")
-    monkeypatch.setattr("os_prefilter.adapters.nova_compute.PROC", folder)
-    return folder
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the first of oslo.config's default directories."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / ".nova"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture

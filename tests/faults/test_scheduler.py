@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -105,7 +104,7 @@ def test_open_gates_stay_open_through_placement_faults(
 
 
 def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: set[float]
 ) -> None:
     """Not for each; here not 5 seconds but a half, and each query would wait
     longer.
@@ -119,9 +118,8 @@ def test_request_waits_for_facts_and_hosts_together_if_placement_never_answers(
         )
         client._timeout = 60.0
         pipeline = Service.from_conf(conf, placement=CloudPlacement(client))
-        begun = time.monotonic()
         decision = pipeline.apply(
             spec_of({"hw_vif_model": "igb", "hw_time_hpet": "yes"})
         )
-        assert 0.4 < time.monotonic() - begun < 4
+    assert len(ends) == 1
     assert not decision.requirements

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,13 +96,19 @@ def test_binary_that_hangs_is_ended_with_all_that_it_has_started(
 ) -> None:
     monkeypatch.setattr(qemu, "TIMEOUT", 0.5)
     lived = folder / "lived"
-    binary = program(folder, f"(sleep 1.5; touch {lived}) &", *lines)
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    child = f"(exec 9>{pipe}; sleep 60; touch {lived}) &"
+    binary = program(folder, child, *lines)
     folder.chmod(0o777)
-    begin = time.monotonic()
-    with pytest.raises(QemuUnavailable, match="has not ended in 0.5 seconds"):
-        devices_of(binary)
-    assert time.monotonic() - begin < 1.5
-    time.sleep(2)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(reader, "rb") as held:
+        with pytest.raises(QemuUnavailable, match="not ended in 0.5 seconds"):
+            devices_of(binary)
+        # It ends when the last process does.
+        os.set_blocking(held.fileno(), True)
+        assert held.read() == b""
     assert not lived.exists()
 
 

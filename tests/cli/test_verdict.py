@@ -273,6 +273,14 @@ def test_error_of_a_filter_decides(plan: Plan) -> None:
     assert row["Why"] == "it failed: KeyError: 'x'"
 
 
+def test_filter_that_is_deferred_waits_for_reports(plan: Plan) -> None:
+    deferred = _shadow(result="deferred", reason="x: later", lacking=0)
+    plan.boot("timer", shadow=[{**deferred, "requirements": []}])
+    row = plan.rows_of(code=2)["hpet"]
+    assert row["Verdict"] == "report first"
+    assert row["Why"] == "it is deferred: x: later"
+
+
 _OF_GROUP = {"scope": "of_port"}
 _FORBIDDEN = {"required": False}
 

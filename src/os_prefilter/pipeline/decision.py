@@ -47,9 +47,12 @@ class ShadowRun(NamedTuple):
 
     filter: str
     result: str
-    """``passed``, ``rejected`` or ``failed``."""
+    """``passed``, ``deferred``, ``rejected`` or ``failed``.
+
+    It is deferred if all that it would require waits for reports of hosts.
+    """
     reason: str | None = None
-    """The error, unless it passed."""
+    """The error, or what waits for reports."""
     requirements: tuple[Requirement, ...] = ()
     aggregates: tuple[AggregateRequirement, ...] = ()
     own_groups: tuple[RequestGroup, ...] = ()
@@ -57,7 +60,7 @@ class ShadowRun(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether the filter would have changed the request."""
+        """Whether the filter would have changed the request, now or later."""
         return bool(
             self.reason is not None or self.requirements or self.aggregates
         )

@@ -145,17 +145,21 @@ class Pipeline:
         for each, call in self._shadow_calls:
             if each.nova_style is not nova_style:
                 continue
-            run = ShadowRun(each.name, "passed")
             try:
                 builder = begin()
                 self._run(each, call, builder)
                 # What contradicts the request or an enabled filter.
                 builder.decision()
                 (done,) = builder.runs
-                run = run._replace(
-                    requirements=done.requirements,
-                    aggregates=done.aggregates,
-                    own_groups=tuple(builder.own_groups),
+                waiting = [str(note) for note in done.notes if note.waits]
+                requires = done.requirements or done.aggregates
+                run = ShadowRun(
+                    each.name,
+                    "deferred" if waiting and not requires else "passed",
+                    "; ".join(waiting) or None,
+                    done.requirements,
+                    done.aggregates,
+                    tuple(builder.own_groups),
                 )
             except RequestRejected as error:
                 run = ShadowRun(each.name, "rejected", str(error))

@@ -29,7 +29,7 @@ from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.request.requirements import Requirement
 from os_prefilter_tools.operators.decisions import LoggedDecision
 
-REJECTED, FAILED = "rejected", "failed"
+REJECTED, FAILED, DEFERRED = "rejected", "failed", "deferred"
 
 # The first that shows administrators the host of an event: Nova 18.0.0
 # (Rocky). Since 2.21 the actions of deleted servers are shown.
@@ -68,7 +68,7 @@ class Part(NamedTuple):
     is_shadow: bool
     requirements: tuple[Requirement, ...]
     result: str = "passed"
-    """``rejected`` or ``failed`` if a shadow filter would have done so."""
+    """Of a shadow filter also ``rejected``, ``failed`` or ``deferred``."""
     reason: str = ""
     candidates: int = 0
     lacking: int = 0

@@ -156,7 +156,8 @@ def _describe_shadow(part: Mapping[str, Any]) -> str:
     if part["result"] != "passed":
         return f"{part['filter']} {part['result']}: {part['reason']}"
     numbers = f"{part['lacking']} of {part['candidates']} candidates"
-    return f"{part['filter']} would exclude {numbers}"
+    text = f"{part['filter']} would exclude {numbers}"
+    return f"{text}; deferred: {part['reason']}" if part["reason"] else text
 
 
 _TYPES: Final[Mapping[str, Any]] = {

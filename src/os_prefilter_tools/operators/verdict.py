@@ -20,6 +20,7 @@ from os_prefilter.vocabulary.options import Options
 from os_prefilter_tools.fleet.matching import traits_of
 from os_prefilter_tools.fleet.model import Fleet, Provider
 from os_prefilter_tools.operators.boots import (
+    DEFERRED,
     FAILED,
     REJECTED,
     BootKey,
@@ -75,6 +76,8 @@ class FilterResult:
     """How many boots there are of each of :data:`NUMBERS`."""
     error: str = ""
     """The first error of the filter."""
+    waits: str = ""
+    """What it waits for, where it was deferred."""
     places: dict[Place, list[Build]] = field(default_factory=dict)
 
     def judge(self) -> tuple[str, str]:
@@ -97,9 +100,14 @@ class FilterResult:
                 " a wrong report or rule, or guests without what they require"
             )
             return NO, reason
+        to_report = ""
         if used:
-            reason = f"{share} on hosts without a report ({_hosts_of(used)})"
-            return REPORT, reason
+            hosts = _hosts_of(used)
+            to_report = f"{share} on hosts without a report ({hosts})"
+        elif self.waits and not numbers["Changed"]:
+            to_report = f"it is deferred: {self.waits}"
+        if to_report:
+            return REPORT, to_report
         if 2 * numbers["Not known"] > numbers["Changed"]:
             reason = (
                 f"not known of {numbers['Not known']} of {numbers['Changed']}"
@@ -122,6 +130,8 @@ class FilterResult:
     ) -> None:
         """Add what the filter required for a boot."""
         found = {"Boots"}
+        if part.result == DEFERRED:
+            self.waits = part.reason
         if outcome and outcome.has_failed:
             found.add("Failed")
         if part.changes:

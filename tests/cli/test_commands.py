@@ -347,6 +347,36 @@ def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet(
     assert ("?required=" in err) is ("unsuffixed" in scopes)
 
 
+def test_explanation_ends_with_what_filters_in_shadow_require(
+    cli: Cli,
+) -> None:
+    conf = cli.place(
+        "nova.conf",
+        "[prefilter]\nenabled_filters = image_metadata\n"
+        "shadow_filters = hpet, owner\n",
+    )
+    asked = ["--property", "hw_vif_model=e1000e"]
+    asked += ["--property", "hw_time_hpet=yes"]
+    lines = cli.json("explain", "--config-file", conf, *asked)
+    assert [(line["By"], line["Rule"]) for line in lines] == [
+        ("image_metadata", "required"),
+        ("hpet", "required in shadow"),
+        ("owner", "required in shadow"),
+    ]
+
+
+@pytest.mark.parametrize("command", ["explain --property a=b", "readiness"])
+def test_filter_in_both_lists_is_refused_as_by_the_service(
+    command: str, cli: Cli
+) -> None:
+    conf = cli.place(
+        "nova.conf",
+        "[prefilter]\nenabled_filters = hpet\nshadow_filters = hpet\n",
+    )
+    error = cli.error(*command.split(), "--config-file", conf)
+    assert "shadow_filters: 'hpet' is in enabled_filters too." in error
+
+
 _WRONG = {
     "explain": "no request: give --image",
     "explain --example nosuch": "argument --example: invalid choice: 'nosuch' (choose from ",

@@ -28,6 +28,7 @@ from os_prefilter.request.filter_contract import NEEDS
 from os_prefilter.request.query import Query
 from os_prefilter.service import Service
 from os_prefilter.service import conf as service_conf
+from os_prefilter.service.deployment_facts import versions_of
 from os_prefilter.service.facts_from_conf import DERIVED, RULES, facts_from
 from os_prefilter.service.loading import installed_filters, load_filters
 from os_prefilter.service.traits_to_report import wanted_groups
@@ -235,6 +236,15 @@ class FiltersAndHosts:
         """
         conf = read_configuration(self.config_file)
         service_conf.warn_of_misspelt_names(conf)
+        group = conf[service_conf.GROUP]
+        if not self.filter:
+            # As nova-scheduler does, before their names are joined.
+            load_filters(
+                group.shadow_filters,
+                None,
+                "shadow_filters",
+                group.enabled_filters,
+            )
         enabled = self._enabled(conf, hosts, with_shadow=with_shadow)
         options = service_conf.options_from(conf, in_nova=True)
         # Once: a fleet looks for them on each of its providers.
@@ -248,10 +258,17 @@ class FiltersAndHosts:
                     sorted((in_use | had) & opt_in_traits())
                 ),
             )
-        wanted = wanted_groups(load_filters(enabled, provided=None), options)
+        in_shadow = [] if self.filter or with_shadow else group.shadow_filters
+        every = load_filters([*enabled, *in_shadow], provided=None)
+        wanted = wanted_groups(every, options)
         facts = _facts_of(hosts, options, wanted, context)
-        filters = load_filters(enabled, NEEDS | facts.keys() | DERIVED)
-        known = facts_from(conf, options, facts, filters)
+        provided = NEEDS | facts.keys() | DERIVED
+        filters = load_filters(enabled, provided)
+        shadow = load_filters(in_shadow, provided)
+        known = facts_from(conf, options, facts, filters + shadow)
+        if shadow:
+            # No request waits for facts that only filters in shadow need.
+            versions_of([*known.values()])
         is_live = not isinstance(hosts, Fleet) or (
             context and self.asks_live_placement(context)
         )
@@ -268,11 +285,8 @@ class FiltersAndHosts:
             options,
             known,
             remark=remarks_of_commands,
-            implied_by=(
-                implied_by
-                if conf[service_conf.GROUP].require_implied_devices
-                else None
-            ),
+            implied_by=(implied_by if group.require_implied_devices else None),
+            shadow=shadow,
         )
 
     def _enabled(

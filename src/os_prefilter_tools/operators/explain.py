@@ -7,12 +7,12 @@ Each with its filter and source.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.decision import Decision, ShadowRun
 from os_prefilter.request.query import requirements_without_filters
 from os_prefilter.request.requirements import (
     ROOT,
@@ -41,7 +41,8 @@ class Explanation(NamedTuple):
     """What becomes of it.
 
     ``refused``, ``required``, ``forbidden``, ``preferred``, or ``note`` for
-    what is not required, or what to look at in what is.
+    what is not required, or what to look at in what is. ``in shadow`` follows
+    where a shadow filter would do so.
     """
     scope: str
     by: str
@@ -79,7 +80,12 @@ def explain(
         if any(each.rule == "refused" for each in refused):
             return tuple(refused)
         raise
-    return (*refused, *map(line_of, from_request), *lines_of(decision, texts))
+    return (
+        *refused,
+        *map(line_of, from_request),
+        *lines_of(decision, texts),
+        *_lines_in_shadow(decision.shadow),
+    )
 
 
 def lines_of(
@@ -102,6 +108,16 @@ def lines_of(
         for text in other_notes(map(str, decision.remarks), refused)
     )
     return tuple(lines)
+
+
+def _lines_in_shadow(runs: Iterable[ShadowRun]) -> Iterator[Explanation]:
+    for run in runs:
+        for item in (*run.requirements, *run.aggregates):
+            line = line_of(item)
+            yield line._replace(rule=f"{line.rule} in shadow", by=run.filter)
+        if run.reason is not None:
+            text = escape_line(f"in shadow, {run.result}: {run.reason}")
+            yield Explanation("", "note", "", run.filter, text)
 
 
 def line_of(

@@ -4,15 +4,19 @@
 machines whose BIOS is kept here.
 
 The emulator's own BIOS settings belong to guests of libvirt, are all text, and
-change at once. These have types, change when the machine is reset, and are not
-shown for some seconds after that: so do real machines.
+change at once (:mod:`tests.services.libvirt.emulator`). These have types,
+change when the machine is reset, and are not shown for some seconds after
+that; a service may fail meanwhile, or take a change at the second reset only:
+so do real machines.
 """
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,20 +71,53 @@ class Machine:
     attributes: dict[str, Any]
     pending: dict[str, Any] = field(default_factory=dict)
     gap: float = 0.0
-    """Seconds after a reset in which it shows no attributes."""
+    """Seconds after a reset in which it does not show its attributes."""
+    fault: str = ""
+    """What a client gets of the BIOS in these seconds: ``refused`` (status
+    503), ``dropped`` (no response), ``partial`` (all attributes but the
+    changed ones); else the BIOS without attributes.
+    """
+    resets: int = 1
+    """The number of resets until it takes a change."""
+    has_settings: bool = True
+    """Whether its BIOS says where changes are sent."""
     received: list[dict[str, Any]] = field(default_factory=list)
     """The changes that clients have sent."""
     dark_until: float = 0.0
+    changed: set[str] = field(default_factory=set)
+    pending_resets: int = 0
 
     @property
     def is_dark(self) -> bool:
         """True while it shows no attributes."""
         return time.monotonic() < self.dark_until
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The attributes that it shows now."""
+        if not self.is_dark:
+            return _Shown(self.attributes)
+        if self.fault != "partial":
+            return _Shown()
+        return _Shown(
+            (name, value)
+            for name, value in self.attributes.items()
+            if name not in self.changed
+        )
+
+    def change(self, attributes: Mapping[str, Any]) -> None:
+        """Keep a change until it is reset."""
+        self.received.append(dict(attributes))
+        self.pending |= attributes
+        self.changed |= attributes.keys()
+        self.pending_resets = self.resets
+
     def reset(self) -> None:
         """Take what is pending, and show nothing for a while."""
-        self.attributes |= self.pending
-        self.pending = {}
+        self.pending_resets -= 1
+        if self.pending_resets <= 0:
+            self.attributes |= self.pending
+            self.pending = {}
         self.dark_until = time.monotonic() + self.gap
 
 
@@ -94,13 +131,10 @@ class _Systems(fakedriver.FakeDriver):  # type: ignore[misc]
         self.machines: dict[str, Machine] = {}
 
     def get_bios(self, identity: str) -> dict[str, Any]:
-        machine = self.machines[self.uuid(identity)]
-        return _Shown() if machine.is_dark else _Shown(machine.attributes)
+        return self.machines[self.uuid(identity)].shown
 
     def set_bios(self, identity: str, attributes: Mapping[str, Any]) -> None:
-        machine = self.machines[self.uuid(identity)]
-        machine.received.append(dict(attributes))
-        machine.pending |= attributes
+        self.machines[self.uuid(identity)].change(attributes)
 
     def set_power_state(self, identity: str, state: str) -> None:
         was_on = self.get_power_state(identity) == "On"
@@ -119,10 +153,18 @@ class Bmc:
         """The address of a disc that the machines can be booted from."""
         self._systems = systems
 
-    def add_machine(self, gap: float = 0.0, **attributes: Any) -> str:
+    def add_machine(
+        self,
+        gap: float = 0.0,
+        *,
+        fault: str = "",
+        resets: int = 1,
+        has_settings: bool = True,
+        **attributes: Any,
+    ) -> str:
         """Add a machine, and return its identity.
 
-        :param gap: seconds after a reset in which it shows no BIOS attributes
+        :param gap: as in :class:`Machine`, like the next three
         :param attributes: those that differ from the usual ones
         """
         identity = str(uuid4())
@@ -134,7 +176,11 @@ class Bmc:
             "Serial": "SN-1",
         }
         self._systems.machines[identity] = Machine(
-            {**usual, **attributes}, gap=gap
+            {**usual, **attributes},
+            gap=gap,
+            fault=fault,
+            resets=resets,
+            has_settings=has_settings,
         )
         nics = [{"mac": "00:5c:52:31:3a:9c", "ip": "127.0.0.1"}]
         self._systems._systems[identity] = {
@@ -149,6 +195,10 @@ class Bmc:
         """Return the BIOS of a machine."""
         return self._systems.machines[identity]
 
+    def is_dark(self, identity: str) -> bool:
+        """Return whether a machine shows no attributes now."""
+        return self.machine(identity).is_dark
+
     def power_off(self, identity: str) -> None:
         """Switch a machine off, as its operating system does."""
         self._systems.set_power_state(identity, "ForceOff")
@@ -162,6 +212,25 @@ class Bmc:
             "redfish_password": "secret",
             "deploy_iso": self.iso,
         }
+
+
+def _failing(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the BIOS of a machine fail as the machine says."""
+
+    def bios(identity: str) -> Any:
+        machine = emulator.app.systems.machines[identity]
+        if machine.is_dark and machine.fault == "refused":
+            return flask.Response("it starts", 503)
+        if machine.is_dark and machine.fault == "dropped":
+            flask.request.environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        response = flask.make_response(view(identity=identity))
+        if not machine.has_settings:
+            body = json.loads(response.get_data())
+            del body["@Redfish.Settings"]
+            response.set_data(json.dumps(body))
+        return response
+
+    return bios
 
 
 def _registry() -> Any:
@@ -192,7 +261,11 @@ def bmc_running(folder: Path) -> Iterator[Bmc]:
     )
     with (
         mock.patch.object(fakedriver, "FakeDriver", _Systems),
-        mock.patch.dict(app.view_functions, bios_registry=_registry),
+        mock.patch.dict(
+            app.view_functions,
+            bios=_failing(app.view_functions["bios"]),
+            bios_registry=_registry,
+        ),
         serving(lambda _call: disc) as files,
     ):
         server = make_server("127.0.0.1", 0, app, threaded=True)

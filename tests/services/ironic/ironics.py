@@ -53,7 +53,7 @@ my_ip = 127.0.0.1
 state_path = {folder}
 enabled_hardware_types = fake-hardware,prefilter-redfish,redfish
 enabled_bios_interfaces = {bios},{configuring},prefilter-redfish,redfish,fake,no-bios
-enabled_boot_interfaces = fake,redfish-virtual-media
+enabled_boot_interfaces = fake,pxe,redfish-virtual-media
 enabled_console_interfaces = no-console
 enabled_deploy_interfaces = fake,direct,custom-agent
 enabled_firmware_interfaces = no-firmware
@@ -85,6 +85,10 @@ default_boot_mode = uefi
 ramdisk_image_download_source = http
 [dhcp]
 dhcp_provider = none
+[pxe]
+# No server offers what is in it.
+tftp_master_path = {folder}/tftp-images
+tftp_root = {folder}/tftp
 [redfish]
 # Seconds after which it looks again whether a machine has taken its settings.
 firmware_update_status_interval = 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ramdisk of a machine of :mod:`tests.services.ironic.bmc`: it calls
-Ironic, and has no steps of its own.
+"""The ramdisk of a machine behind a Redfish service: it calls Ironic, and has
+no steps of its own.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from tests.services.ironic.bmc import Bmc
 from tests.services.ironic.ironics import Ironic
 from tests.support.loopback import Call, Reply, serving
 
@@ -34,19 +33,38 @@ has four.
 _ENDS = ("active", "available", "deploy failed", "clean failed")
 
 
+class Machines(Protocol):
+    """The machines of a Redfish service."""
+
+    def is_dark(self, identity: str) -> bool:
+        """Return whether a machine has not started yet."""
+
+    def power_off(self, identity: str) -> None:
+        """Switch a machine off, as its operating system does."""
+
+
 class Ramdisks:
     """The ramdisks of all machines."""
 
-    def __init__(self, ironic: Ironic, bmc: Bmc) -> None:
+    def __init__(self, ironic: Ironic, bmc: Machines) -> None:
         self.url = ""
         self._ironic = ironic
         self._bmc = bmc
         self._machines: dict[str, str] = {}
         self._tokens: dict[str, str] = {}
+        self._start_first: set[str] = set()
 
-    def own(self, node: str, machine: str) -> None:
-        """Let the ramdisk of a node run on a machine."""
+    def own(
+        self, node: str, machine: str, *, starts_first: bool = False
+    ) -> None:
+        """Let the ramdisk of a node run on a machine.
+
+        :param starts_first: whether it calls before the BMC shows the BIOS
+            settings that Ironic waits for
+        """
         self._machines[node] = machine
+        if starts_first:
+            self._start_first.add(node)
 
     def reply(self, call: Call) -> Reply:
         """Answer Ironic's commands: each has succeeded."""
@@ -101,16 +119,20 @@ class Ramdisks:
         # settings, which Ironic looks for each second. Where both resume a
         # step, the second waits for the lock: it then resumes the next wait,
         # that for a machine just reset, and no ramdisk has called.
+        awaits_bios = (
+            _AWAITS_BIOS in shown["driver_internal_info"]
+            and node not in self._start_first
+        )
         if (
             shown["provision_state"] in _WAITING
-            and _AWAITS_BIOS not in shown["driver_internal_info"]
+            and not awaits_bios
             and not self._is_dark(node)
         ):
             self._call(node)
         return None
 
     def _is_dark(self, node: str) -> bool:
-        return self._bmc.machine(self._machines[node]).is_dark
+        return self._bmc.is_dark(self._machines[node])
 
     def _call(self, node: str) -> None:
         looked_up = self._ironic.ask_once(
@@ -132,7 +154,7 @@ class Ramdisks:
 
 
 @contextmanager
-def ramdisks_running(ironic: Ironic, bmc: Bmc) -> Iterator[Ramdisks]:
+def ramdisks_running(ironic: Ironic, bmc: Machines) -> Iterator[Ramdisks]:
     """Let the machines of ``bmc`` run ramdisks that call ``ironic``."""
     ramdisks = Ramdisks(ironic, bmc)
     with serving(ramdisks.reply) as ramdisks.url:

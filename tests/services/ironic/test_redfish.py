@@ -10,12 +10,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from os_prefilter import Flavor, RequestSpec, guest_settings
+from os_prefilter.adapters.ironic.errors import StepsFailed
 from os_prefilter.adapters.ironic.node import IronicNode
 from os_prefilter.hosts.drivers.ironic_steps import deploy_steps
 from os_prefilter.vocabulary.config_templates import (
@@ -25,7 +27,12 @@ from os_prefilter.vocabulary.config_templates import (
     Variant,
 )
 from tests.services.ironic.bmc import Bmc, bmc_running
-from tests.services.ironic.ironics import Ironic, ironic_running
+from tests.services.ironic.ironics import (
+    Ironic,
+    ironic_running,
+    service_of,
+    setting,
+)
 from tests.services.ironic.ramdisk import Ramdisks, ramdisks_running
 from tests.support.zipping import zip_equal
 
@@ -80,19 +87,6 @@ def _enroll(
     return str(created.id)
 
 
-@pytest.mark.parametrize("driver", ["redfish", "prefilter-redfish"])
-def test_node_of_the_hardware_type_is_verified_and_available(
-    driver: str, ironic: Ironic, bmc: Bmc
-) -> None:
-    node = _enroll(ironic, bmc, bmc.add_machine(), driver)
-    ironic.provision(node, "manage")
-    assert ironic.bios(node)["LogicalProc"] == "Enabled"
-    ironic.provision(node, "provide")
-    validated = ironic.send("GET", f"/v1/nodes/{node}/validate").json()
-    for interface in ("bios", "boot", "deploy", "management", "power"):
-        assert validated[interface] == {"result": True}
-
-
 def _available(
     ironic: Ironic, bmc: Bmc, machine: str, driver: str = "prefilter-redfish"
 ) -> str:
@@ -106,27 +100,31 @@ def test_deployment_and_cleaning_keep_their_steps_while_the_bmc_shows_no_setting
     ironic: Ironic, bmc: Bmc, ramdisks: Ramdisks
 ) -> None:
     """At once, for each takes minutes. Ironic's own hardware type passes the
-    same.
+    same. The machine that takes a change only at the second reset is not
+    handed over with what it had before.
     """
-    asked = bmc.add_machine(_GAP)
+    asked = bmc.add_machine(_GAP, fault="refused")
     default = bmc.add_machine(_GAP, LogicalProc="Disabled")
-    cleaned = bmc.add_machine(_GAP, LogicalProc="Disabled")
+    cleaned = bmc.add_machine(_GAP, fault="dropped", LogicalProc="Disabled")
+    twice = bmc.add_machine(resets=2)
     nodes = {
         machine: _available(ironic, bmc, machine)
-        for machine in (asked, default)
+        for machine in (asked, default, twice)
     }
     nodes[cleaned] = _enroll(ironic, bmc, cleaned)
     for machine, node in nodes.items():
-        ramdisks.own(node, machine)
+        ramdisks.own(node, machine, starts_first=machine == twice)
     ironic.provision(nodes[cleaned], "manage")
-    ironic.patch(
-        nodes[asked],
-        {"/instance_info/deploy_config": {"hyperthreading": "disabled"}},
-    )
+    for machine in (asked, twice):
+        ironic.patch(
+            nodes[machine],
+            {"/instance_info/deploy_config": {"hyperthreading": "disabled"}},
+        )
     ironic.patch(nodes[cleaned], {"/automated_clean": True})
 
     ironic.begin(nodes[asked], "active")
     ironic.begin(nodes[default], "active")
+    ironic.begin(nodes[twice], "active")
     ironic.begin(nodes[cleaned], "provide")
     ended = dict(zip_equal(nodes, ramdisks.wait_for(*nodes.values())))
 
@@ -140,6 +138,7 @@ def test_deployment_and_cleaning_keep_their_steps_while_the_bmc_shows_no_setting
         assert ended[machine]["provision_state"] == state, log
         assert bmc.machine(machine).received == [{"LogicalProc": value}]
         assert bmc.machine(machine).attributes["LogicalProc"] == value
+    assert ended[twice]["provision_state"] == "deploy failed"
     # The check was not left out either.
     for machine in (asked, default):
         done = re.findall(
@@ -221,6 +220,7 @@ def test_check_waits_until_the_bmc_shows_the_settings() -> None:
 from types import SimpleNamespace
 from unittest import mock
 from ironic.common.exception import RedfishError
+from sushy.exceptions import ConnectionError as Dropped
 from os_prefilter.adapters.ironic import conductor
 limits = dict.fromkeys(("lower_bound", "upper_bound", "min_length", "max_length"))
 def shown(value):
@@ -232,6 +232,8 @@ asked = [{"name": "LogicalProc", "value": "Disabled"}]
 for late, reads, failure in (
     ([[], shown("Enabled"), shown("Disabled")], [None] * 3, None),
     ([shown("Disabled")], [fails, None], None),
+    # Ironic passes on what the library of Redfish raises.
+    ([shown("Disabled")], [Dropped(url="/BIOS", error="reset"), None], None),
     ([[]] * 20, [None] * 20, "does not show the BIOS setting 'LogicalProc'"),
     ([shown("Enabled")] * 20, [None] * 20, "'LogicalProc' is 'Enabled', not 'Disabled'"),
     ([], [fails] * 20, "cannot be read: RedfishError: Redfish exception occurred. Error: not yet"),
@@ -261,6 +263,41 @@ def _steps(facts: Any, **values: str) -> list[dict[str, Any]]:
     spec = RequestSpec(Flavor(extra_specs={"deploy-config:typed": "on"}))
     facts = replace(facts, templates=templates)
     return deploy_steps(guest_settings(spec, facts), facts)
+
+
+_FAULTS = ("refused", "dropped", "partial", "")
+"""What a client gets of the BIOS of a machine that has just been reset."""
+
+
+def test_steps_succeed_although_the_bmc_fails_after_the_reset(
+    ironic: Ironic, bmc: Bmc
+) -> None:
+    """At once: each waits for its machine."""
+    machines = [bmc.add_machine(_GAP, fault=each) for each in _FAULTS]
+
+    def configure(machine: str) -> None:
+        node = _available(ironic, bmc, machine)
+        ironic.set_column(node, "provision_state", "active")
+        steps = service_of(setting("LogicalProc", "Disabled"))
+        IronicNode(ironic.baremetal, node).task(steps, timeout=240).run()
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(configure, machines))
+    for machine in machines:
+        assert bmc.machine(machine).attributes["LogicalProc"] == "Disabled"
+
+
+def test_bios_without_a_place_for_changes_fails_the_step_with_a_reason(
+    ironic: Ironic, bmc: Bmc
+) -> None:
+    machine = bmc.add_machine(has_settings=False)
+    node = _available(ironic, bmc, machine)
+    ironic.set_column(node, "provision_state", "active")
+    steps = service_of(setting("LogicalProc", "Disabled"))
+    # Ironic's own words: 'NoneType' object has no attribute 'commit'.
+    with pytest.raises(StepsFailed, match="service failed.*'commit'"):
+        IronicNode(ironic.baremetal, node).task(steps, timeout=240).run()
+    assert bmc.machine(machine).received == []
 
 
 def test_values_reach_the_machine_with_the_types_of_its_registry(

@@ -198,7 +198,7 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
             # the machine has started.
             try:
                 self.cache_bios_settings(task)
-            except exception.IronicException as error:
+            except Exception as error:  # noqa: BLE001 - also those of the BMC's library, which Ironic passes on
                 reason = describe_error(error)
                 difference = f"its BIOS settings cannot be read: {reason}"
                 continue

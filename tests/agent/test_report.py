@@ -25,10 +25,12 @@ from os_prefilter.hosts.marker_traits import (
     NOT_CONFIGURED,
     REPORTED,
     WANTED,
+    groups_by_trait,
     marker_key,
     names_noting,
     names_with,
 )
+from os_prefilter.vocabulary.config_templates import BUNDLED
 from os_prefilter_agent.agent import Watch
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.cli.main import main
@@ -53,13 +55,22 @@ from tests.support.reporting_fleets import wanted_by
 FAKE = ("capabilities", "report", "--driver", "fake")
 # What Nova's fake driver does not report by itself and the filters may
 # require, and the markers and the note of that.
-_ABILITIES = ("CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM")
+_CUSTOM = ("CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM")
+_ABILITIES = (*_CUSTOM, "HW_ARCH_X86_64")
+_KEYS = wanted_by() - {NOT_CONFIGURED}
 BY_REPORTS = {
     *_ABILITIES,
     *names_noting(_ABILITIES),
-    *names_with(REPORTED, wanted_by() - {NOT_CONFIGURED}),
+    *names_with(REPORTED, _KEYS),
 }
-OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
+# Nova takes no standard traits from a file.
+_ARCHITECTURES = groups_by_trait(BUNDLED)["HW_ARCH_X86_64"].keys
+BY_FILE = {
+    *_CUSTOM,
+    *names_noting(_CUSTOM),
+    *names_with(REPORTED, _KEYS - _ARCHITECTURES),
+}
+OLD = {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR"}
 
 
 @pytest.fixture
@@ -169,7 +180,7 @@ def test_provider_config_is_written_with_what_placement_says_is_wanted(
     report = (*FAKE, "--config-file", conf, "--provider-config", str(path))
     expected = [
         {"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"}
-        for trait in sorted(BY_REPORTS)
+        for trait in sorted(BY_FILE)
     ]
     assert json_of(capsys, *report, "--dry-run") == expected
     assert not path.exists()
@@ -177,7 +188,7 @@ def test_provider_config_is_written_with_what_placement_says_is_wanted(
     (provider,) = yaml.safe_load(path.read_text())["providers"]
     assert provider == {
         "identification": {"uuid": "$COMPUTE_NODE"},
-        "traits": {"additional": sorted(BY_REPORTS)},
+        "traits": {"additional": sorted(BY_FILE)},
     }
     assert json_of(capsys, *report) == []
     assert everything(aware.placement) == before
@@ -298,6 +309,7 @@ class Libvirt:
     def facts(self) -> FakeFacts:
         modes = {"old": ["hvm"], "new": ["hvm", "xen"]}[self.identity()]
         can = {
+            "architecture": frozenset(["x86_64"]),
             "hypervisor_type": frozenset(["fake"]),
             "vm_mode": frozenset(modes),
         }

@@ -9,8 +9,10 @@ from __future__ import annotations
 import pytest
 from nova.virt import fake as nova_fake
 
+from os_prefilter.hosts.desired_traits import Mode, goal_of
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
+from tests.support.every_trait import EVERY_KEY
 from tests.support.hosts import declared_by_nova
 from tests.support.zipping import zip_equal
 
@@ -39,6 +41,15 @@ def test_default_capabilities_match_the_fake_driver_of_nova() -> None:
     assert FakeFacts().can == LIKE_NOVA
     assert _traits(FakeFacts()) == (said & known) | runs
     assert FakeFacts().architecture == supported[0]
+
+
+def test_agent_reports_the_architecture_that_the_driver_of_nova_does_not() -> (
+    None
+):
+    assert "HW_ARCH_X86_64" not in declared_by_nova(nova_fake.FakeDriver)
+    goal = goal_of(FakeFacts(), EVERY_KEY, Mode.BESIDE)
+    assert goal.traits["HW_ARCH_X86_64"]
+    assert "COMPUTE_IMAGE_TYPE_RAW" not in goal.traits
 
 
 @pytest.mark.parametrize("architecture", ["", "x86_64", "aarch64", "sparc"])

@@ -26,7 +26,7 @@ from os_prefilter.hosts.reporter import (
     Reporter,
     traits_without_devices,
 )
-from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary import BY_NAME, row_named, table
 
 LIKE_NOVA: Mapping[str, frozenset[str]] = {
     "architecture": frozenset(("x86_64",)),
@@ -101,9 +101,12 @@ def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
     return f"the fake host is not configured for {row}"
 
 
-REPORTER = Reporter(
-    FakeFacts, refusal, reported_by_nova=traits_without_devices
-)
+def reported_by_nova(facts: FakeFacts) -> frozenset[str]:
+    """Return what Nova's fake driver reports: not its architecture either."""
+    return traits_without_devices(facts) - BY_NAME["architecture"].traits
+
+
+REPORTER = Reporter(FakeFacts, refusal, reported_by_nova=reported_by_nova)
 """The reporter ``fake``, which owns every row.
 
 Give ``owns`` fewer if operators set the traits of the others.

@@ -112,9 +112,10 @@ def lines_of(
 
 def _lines_in_shadow(runs: Iterable[ShadowRun]) -> Iterator[Explanation]:
     for run in runs:
-        for item in (*run.requirements, *run.aggregates):
-            line = line_of(item)
-            yield line._replace(rule=f"{line.rule} in shadow", by=run.filter)
+        for items in (run.requirements, run.aggregates):
+            for line in map(line_of, items):
+                rule = f"{line.rule} in shadow"
+                yield line._replace(rule=rule, by=run.filter)
         if run.reason is not None:
             text = escape_line(f"in shadow, {run.result}: {run.reason}")
             yield Explanation("", "note", "", run.filter, text)

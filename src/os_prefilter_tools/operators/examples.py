@@ -39,12 +39,9 @@ class Example:
 
 def example_requests() -> dict[str, Example]:
     """Return the bundled requests by name, in the order of their file."""
-    data = (
-        # A package, not its folder: Python 3.9 asks for the former.
-        resources.files("os_prefilter_tools")
-        .joinpath("data", _FILE)
-        .read_bytes()
-    )
+    # A package, not its folder: Python 3.9 asks for the former.
+    file = resources.files("os_prefilter_tools") / "data" / _FILE
+    data = file.read_bytes()
     document: Any = parse_yaml(data, _FILE)
     return {
         name: Example(name, **each)

@@ -73,12 +73,9 @@ def properties_without_rows() -> tuple[WithoutRow, ...]:
 
     With the rows of the vocabulary they are all that Nova has.
     """
-    data = (
-        # A package, not its folder: Python 3.9 asks for the former.
-        resources.files("os_prefilter_tools")
-        .joinpath("data", _FILE)
-        .read_bytes()
-    )
+    # A package, not its folder: Python 3.9 asks for the former.
+    file = resources.files("os_prefilter_tools") / "data" / _FILE
+    data = file.read_bytes()
     groups: Any = parse_yaml(data, _FILE)
     found = []
     for each in groups:

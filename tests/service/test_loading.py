@@ -6,6 +6,7 @@ without it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -18,6 +19,7 @@ import pytest
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Requirements, filters
+from os_prefilter.common import entry_points
 from os_prefilter.common.errors import (
     FilterLoadError,
     InvalidFilter,
@@ -94,6 +96,57 @@ def test_a_broken_filter_is_named_with_its_error(
             match=f"'mine' .*{target} does not load: {message}",
         ):
             load_filters(["mine"])
+
+
+_UNION = (
+    "TypeError: unsupported operand type\\(s\\) for \\|: 'type' and 'NoneType'"
+)
+_ADVICE = r"\. This is Python 3\.9: begin its module with 'from __future__"
+
+
+@pytest.mark.parametrize(
+    ("module", "error"),
+    [
+        (
+            'raise TypeError("unsupported operand type(s) for |:'
+            " 'type' and 'NoneType'\")",
+            _UNION,
+        ),
+        ("def mine(:\n", "SyntaxError"),
+    ],
+    ids=["union", "syntax"],
+)
+def test_filter_for_a_newer_python_is_named_with_what_to_write_in_it(
+    module: str,
+    error: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "newer_plugin.py").write_text(module)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "newer_plugin", raising=False)
+    monkeypatch.setattr(entry_points, "version_info", (3, 9, 18))
+    _install(monkeypatch, [EntryPoint("mine", "newer_plugin:mine", NAMESPACE)])
+    with pytest.raises(
+        FilterLoadError,
+        match=f"'mine' .*newer_plugin:mine does not load: {error}.*{_ADVICE}",
+    ):
+        load_filters(["mine"])
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 10), reason="this Python evaluates X | None"
+)
+def test_union_in_an_annotation_is_named_by_the_python_that_cannot_evaluate_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "union_plugin.py").write_text(
+        "def mine(request: int | None): ..."
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _install(monkeypatch, [EntryPoint("mine", "union_plugin:mine", NAMESPACE)])
+    with pytest.raises(FilterLoadError, match=f"{_UNION}{_ADVICE}"):
+        load_filters(["mine"])
 
 
 def test_filter_need_that_is_not_keyword_only_is_refused_and_named() -> None:

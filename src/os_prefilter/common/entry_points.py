@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from sys import version_info
 
 from stevedore.named import NamedExtensionManager
 
@@ -54,6 +55,13 @@ def load_entry_point(
     try:
         return point.load()
     except (Exception, SystemExit) as cause:
-        raise error(
-            f"{target} does not load: {describe_error(cause)}"
-        ) from cause
+        problem = f"{target} does not load: {describe_error(cause)}"
+        # Most often X | None in an annotation, written for a newer Python.
+        if version_info < (3, 10) and isinstance(
+            cause, (SyntaxError, TypeError)
+        ):
+            problem += (
+                ". This is Python 3.9: begin its module with 'from __future__"
+                " import annotations', and use nothing newer than Python 3.9"
+            )
+        raise error(problem) from cause

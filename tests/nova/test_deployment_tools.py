@@ -20,12 +20,13 @@ from typing import Any
 
 import pytest
 import yaml
-from nova.conf import CONF
+from nova.conf import CONF, scheduler
 from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import read_conf as read_nova_conf
 from os_prefilter_agent.cli.capabilities import ReportCapabilities
 from os_prefilter_tools.cli.main import Program
+from tests.support import nova_operator
 from tests.support.deployment_tools import (
     BLAZARS,
     FILES,
@@ -164,12 +165,43 @@ def test_rhoso_reads_the_custom_service_config_after_the_operators_file(
     plane = yaml.safe_load(FILES["openstackcontrolplane.yaml"])
     template = plane["spec"]["nova"]["template"]["schedulerServiceTemplate"]
     placed(nova_folder / "nova.conf", "")
-    placed(nova_folder / "nova.conf.d" / "01-nova.conf", _SETS_DEFAULT)
-    placed(
-        nova_folder / "nova.conf.d" / "02-nova-override.conf",
-        template["customServiceConfig"],
-    )
+    folder = nova_folder / "nova.conf.d"
+    placed(folder / nova_operator.FILE, nova_operator.conf_text())
+    placed(folder / nova_operator.OVERRIDE, template["customServiceConfig"])
     assert read_conf() == ([NOVAS, NOVAS, OURS], SECTION)
+
+
+def test_host_filters_for_rhoso_are_those_of_the_operator_and_ours(
+    nova_folder: Path,
+) -> None:
+    placed(nova_folder / "nova.conf", "")
+    folder = nova_folder / "nova.conf.d"
+    placed(folder / nova_operator.FILE, nova_operator.conf_text())
+    placed(
+        folder / nova_operator.OVERRIDE,
+        FILES["02-nova-override.conf"],
+    )
+    conf = cfg.ConfigOpts()
+    scheduler.register_opts(conf)
+    conf([], project="nova", prog="nova-scheduler")
+    assert conf.filter_scheduler.enabled_filters == [
+        *nova_operator.HOST_FILTERS,
+        "RebuildFilter",
+    ]
+
+
+def test_operators_switches_and_our_filters_run_one_filter_of_each_pair(
+    start: Start,
+) -> None:
+    start(
+        "",
+        conf=f"{nova_operator.conf_text()}[filter_scheduler]\navailable_filters"
+        f" = {OURS}\n[prefilter]\nenabled_filters ="
+        " image_metadata,image_type\nwait_for_reports = false\n",
+    )
+    assert "transform_image_metadata" not in entries()
+    assert "require_image_type_support" not in entries()
+    assert "ours" in entries()
 
 
 @pytest.mark.parametrize(
@@ -193,9 +225,7 @@ def test_drop_in_adds_to_any_nova_conf(
     found = read_conf(
         *(
             each
-            for pair in zip(
-                arguments, (nova_conf, drop_in.parent), strict=False
-            )
+            for pair in zip(arguments, (nova_conf, drop_in.parent))
             for each in pair
         )
     )
@@ -284,6 +314,27 @@ def test_daemon_set_runs_the_report_with_a_nova_conf_in_parts(
     )
     assert conf.placement.region_name == "one"
     assert conf.placement.username == "nova"
+
+
+def test_agent_on_a_data_plane_host_takes_the_options_of_the_page() -> None:
+    """nova-compute is in a container, which cannot be asked for its
+    release.
+    """
+    (options,) = re.findall(
+        r"^OS_PREFILTER_AGENT_OPTIONS=(.*)$",
+        FILES["/etc/os-prefilter/agent.env"],
+        re.MULTILINE,
+    )
+    parsed = (
+        ReportCapabilities(Program("0"), None)
+        .get_parser("report")
+        .parse_args(options.split())
+    )
+    assert list(parsed.configuration) == [
+        "--config-dir",
+        "/var/lib/openstack/nova",
+    ]
+    assert parsed.nova_release == 27
 
 
 def test_page_states_what_the_package_requires() -> None:

@@ -344,6 +344,29 @@ class Cloud:
         with running(argv, self.folder, host, environment) as program:
             yield program
 
+    @contextmanager
+    def scheduler_without_arguments(
+        self, host: str, files: Mapping[str, str]
+    ) -> Iterator[Program]:
+        """Run nova-scheduler as in a container: with an empty nova.conf, and
+        with these files in nova.conf.d; what it needs of the cloud comes
+        first.
+        """
+        self._hosts.append(host)
+        of_cloud = self.conf(host, DATABASES_CONF).read_text(encoding="utf-8")
+        folder = self.folder / host / ".nova" / "nova.conf.d"
+        folder.mkdir(parents=True)
+        (folder.parent / "nova.conf").touch()
+        for name, text in {"00-cloud.conf": of_cloud, **files}.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        # There oslo.config looks before it looks in /etc/nova.
+        environment = {"HOME": str(self.folder / host)}
+        with running(
+            ["nova-scheduler"], self.folder, host, environment
+        ) as program:
+            program.wait_for_log(LISTENING)
+            yield program
+
     def ask(self, *asked: Mapping[str, str] | None, **more: Any) -> Answer:
         """Ask as :meth:`Client.ask` does."""
         assert self._client

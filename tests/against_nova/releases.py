@@ -23,9 +23,9 @@ from tests.support.project import ROOT
 
 README = ROOT / "README.md"
 _DATA = Path(__file__).with_name("releases.yaml")
-_TESTED_WITH = "3.11"
-"""The Python of ``.ci/run``."""
-_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+_TESTED_WITH = {27: "3.9", 29: "3.9"}
+"""Release -> the Python of ``.ci/run``, where it is another than 3.11."""
+_PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
 """Those for which tox.ini has an environment."""
 
 
@@ -116,7 +116,7 @@ def _row(number: int, release: Release) -> list[str]:
         *(
             (
                 "tested"
-                if each == _TESTED_WITH
+                if each == _TESTED_WITH.get(number, "3.11")
                 else "yes"
                 if each in release.pythons
                 else "-"
@@ -184,9 +184,7 @@ def _traits(names: list[str]) -> str:
             if term.kind == "standard"
         }
         if len(standard) > 1 and standard <= set(found):
-            parts = zip(
-                *(trait.split("_") for trait in standard), strict=False
-            )
+            parts = zip(*(trait.split("_") for trait in standard))
             common = [
                 first
                 for first, *others in takewhile(

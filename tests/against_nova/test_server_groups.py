@@ -252,7 +252,7 @@ def test_drained_members_of_an_anti_affinity_group_exclude_each_other(
     cloud.hosts = ["host-0", "host-1", "host-2"]
     cloud.room = dict.fromkeys(cloud.hosts, 4)
     members = [str(UUID(int=1)), str(UUID(int=2))]
-    cloud.place = dict(zip(members, cloud.hosts, strict=False))
+    cloud.place = dict(zip(members, cloud.hosts))
     rules = {"max_server_per_host": most_on_host}
     group = {
         "uuid": str(UUID(int=1000)),

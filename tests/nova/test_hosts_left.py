@@ -355,9 +355,7 @@ class _Placement:
         hosts: tuple[int, int] = (2, 2),
         more: tuple[str, ...] = (),
     ) -> None:
-        self._has = dict(
-            zip(("MEMORY_MB", "VCPU", "DISK_GB"), has, strict=False)
-        )
+        self._has = dict(zip(("MEMORY_MB", "VCPU", "DISK_GB"), has))
         self._together = has[-1]
         self._hosts = hosts
         self._in_use = frozenset(("A", "C", "D", *more))

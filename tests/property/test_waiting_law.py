@@ -190,7 +190,7 @@ def test_no_capable_host_is_excluded_while_sections_differ(
         fleet = fleet_of(
             [
                 by_the_agent(facts, each)
-                for each, facts in zip(cycle(by_host), _MIXED, strict=False)
+                for each, facts in zip(cycle(by_host), _MIXED)
             ]
         )
         reports = reports_of(fleet, groups)

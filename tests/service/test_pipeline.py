@@ -119,7 +119,7 @@ def _assert_contradiction(
     spec: RequestSpec, message: str, *results: Requirements
 ) -> None:
     before = copy.deepcopy(spec)
-    pipeline = _pipeline(**dict(zip("ab", results, strict=False)))
+    pipeline = _pipeline(**dict(zip("ab", results)))
     with pytest.raises(
         errors.ContradictingRequirements, match=message
     ) as caught:

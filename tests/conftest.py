@@ -76,7 +76,7 @@ nova_compute.PROC = Path("/nowhere/proc")
 # kit as well, which is imported after this. In CI too, other examples each
 # time: hypothesis's own profile of CI has the same ones for ever.
 settings.register_profile(
-    "os-prefilter", max_examples=times(30), derandomize=False, print_blob=True
+    "os-prefilter", max_examples=times(20), derandomize=False, print_blob=True
 )
 settings.load_profile("os-prefilter")
 

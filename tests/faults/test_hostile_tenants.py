@@ -122,7 +122,9 @@ def test_hostile_text_changes_no_query_no_log_line_and_no_metric(
         dict(each)["filter"] for _, each in labels if "filter" in dict(each)
     } >= set(_FILTERS)
     caplog.set_level(logging.DEBUG, "os_prefilter")
-    for each in at(place):
+    # Each value in every second place.
+    step = one_in(2)
+    for each in list(at(place))[PLACES.index(place) % step :: step]:
         _query(spec_with(place, each.value), _STRICT)
         query = _query(spec := spec_with(place, each.value))
         if (novas := _novas(place, each.value)) is not None:

@@ -32,7 +32,7 @@ from tests.support.gpu_trees import (
 )
 
 _ALL_TREES = list(trees())
-_TREES = _ALL_TREES[:: one_in(6)]
+_TREES = _ALL_TREES[:: one_in(9)]
 _SCOPES = ("root", "root_and_unsuffixed")
 
 

@@ -30,6 +30,7 @@ from os_prefilter.service.deployment_facts import (
     PendingQuery,
 )
 from os_prefilter.service.shared import REPEAT_AFTER, Reading, pause_after
+from tests.conftest import times
 from tests.support.state_machines import Fault, assert_correct, assert_found
 
 # Two are equal.
@@ -292,7 +293,7 @@ class Facts(RuleBasedStateMachine):
 
 
 def test_a_fact_is_as_documented_in_any_order_of_events() -> None:
-    assert_correct(Facts, 500)
+    assert_correct(Facts, 150)
 
 
 FAULTS: dict[str, Fault] = {
@@ -379,6 +380,12 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+# Thousands of examples do not show it, in 19 s: the exhaustive layer's.
+_RARE = "a wait for another process counts"
+
+
+@pytest.mark.parametrize(
+    "fault", [each for each in FAULTS if each != _RARE or times(1) > 1]
+)
 def test_a_fault_that_is_put_back_is_found(fault: str) -> None:
     assert_found(Facts, FAULTS[fault])

@@ -242,7 +242,7 @@ class Rules(RuleBasedStateMachine):
 
 
 def test_rules_in_use_are_as_documented_in_any_order_of_events() -> None:
-    assert_correct(Rules, 40)
+    assert_correct(Rules, 15)
 
 
 FAULTS: dict[str, Fault] = {

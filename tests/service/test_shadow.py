@@ -848,7 +848,7 @@ def test_hosts_that_lack_it_are_those_that_placement_excludes_once_enabled(
 
 @pytest.fixture(scope="module")
 def gpus() -> Iterator[PlacementClient]:
-    trees = list(gpu_trees.trees())
+    trees = list(gpu_trees.trees())[:: one_in(3)]
     fleet = gpu_trees.fleet_of(trees)
     with EmbeddedPlacement(fleet, most_candidates=_LIMIT) as embedded:
         embedded.know({"OWNER_NOVA", "OWNER_CYBORG"})

@@ -76,7 +76,7 @@ def test_a_part_is_reported_if_and_only_if_every_compute_node_has_reported_it() 
 ):
     """By Placement, by the fleet, and by looking at each host."""
     states = set()
-    for seed in range(times(6)):
+    for seed in range(times(3)):
         fleet = _random_fleet(seed)
         with EmbeddedPlacement(fleet) as placement:
             by_placement = PlacementFacts(

@@ -20,7 +20,10 @@ from os_prefilter_tools.operators.audit.server_audit import Resident
 from os_prefilter_tools.operators.diagnose.smallest_sets import smallest_sets
 
 _FEW = 7
-"""Hosts of which all orders are tried."""
+"""Hosts of which all orders are tried.
+
+With more left, waves of neighbours in one order of the hosts.
+"""
 _MOST_PLACED = 20_000
 """Placements of servers after which no other orders are tried.
 
@@ -59,7 +62,10 @@ def find_waves(
     numbers = range(len(moving))
     most = min(most, size_of(upgraded))
     search = _Search(moving, before, after, upgraded, most)
-    path = search.run(numbers, leave_out=True)
+    path = search.run(numbers, go_back=True)
+    if path[-1] != upgraded:
+        search.go_on()
+        path = search.run(numbers, leave_out=True)
     left_out = set(numbers) - search.kept
     if left_out and not search.is_spent():
         search.go_on()
@@ -96,6 +102,8 @@ class _Search:
         self._most = most
         self._placed = self._limit = 0
         self.go_on()
+        self._goes_back = False
+        self._seen = set[int]()
         self.kept = set[int]()
         """Servers that the last run did not leave out."""
         losses = Counter[int]()
@@ -109,14 +117,21 @@ class _Search:
         )
 
     def run(
-        self, servers: Iterable[int], *, leave_out: bool = False
+        self,
+        servers: Iterable[int],
+        *,
+        go_back: bool = False,
+        leave_out: bool = False,
     ) -> list[int]:
         """Return the upgraded hosts before and after each wave.
 
+        :param go_back: try other waves where the first that can be next lead
+            nowhere, also while many hosts are left
         :param leave_out: leave out servers that are in the way; otherwise, the
             last waves may be missing
         """
         self.kept = set(servers)
+        self._goes_back = go_back
         self._together = JointPlacement(self._mixed)
         path = [0]
         if leave_out or not self.is_spent():
@@ -130,38 +145,45 @@ class _Search:
 
     def _extend(self, path: list[int]) -> list[int]:
         """Return the longest path that was found, depth first."""
-        waiting, seen, longest = [path], set[int](), path
-        while waiting and longest[-1] != self._hosts:
-            path = waiting.pop()
-            longest = max(path, longest, key=lambda each: size_of(each[-1]))
-            for wave in reversed([*self._next(path[-1])]):
-                later = path[-1] | wave
-                if later not in seen:
-                    seen.add(later)
-                    waiting.append([*path, later])
+        longest = path
+        self._seen = {path[-1]}
+        branches = [(path, self._next(path[-1]))]
+        while branches and longest[-1] != self._hosts:
+            path, waves = branches[-1]
+            wave = next(waves, 0)
+            if not wave:
+                branches.pop()
+                continue
+            later = path[-1] | wave
+            self._seen.add(later)
+            path = [*path, later]
+            longest = max(longest, path, key=lambda each: size_of(each[-1]))
+            branches.append((path, self._next(later)))
         return longest
 
     def _next(self, upgraded: int) -> Iterator[int]:
         """Yield waves that may come next, the largest first."""
         left = self._left(upgraded)
+        for wave in self._waves_of(left):
+            if upgraded | wave in self._seen:
+                continue
+            if not self._find_unplaced(upgraded, wave):
+                yield wave
+                if len(left) > _FEW and not self._goes_back:
+                    return
+            if self.is_spent():
+                return
+
+    def _waves_of(self, left: list[int]) -> Iterator[int]:
         if len(left) <= _FEW:
             for size in range(self._most, 0, -1):
                 for hosts in combinations(left, size):
-                    wave = set_of(hosts)
-                    if self.is_spent():
-                        return
-                    if not self._find_unplaced(upgraded, wave):
-                        yield wave
+                    yield set_of(hosts)
             return
         for start in range(len(left)):
             size = self._most
             while size:
-                wave = set_of(left[start : start + size])
-                if not self._find_unplaced(upgraded, wave):
-                    yield wave
-                    return
-                if self.is_spent():
-                    return
+                yield set_of(left[start : start + size])
                 size //= 2
 
     def _left(self, upgraded: int) -> list[int]:

@@ -35,6 +35,7 @@ SSD_TRAITS = {"CUSTOM_SSD_INSPUR", "CUSTOM_SSD_PRODUCT_ID_1001"}
 """Most of Cyborg's drivers report no owner trait, as that for SSDs."""
 VGPUS = 4
 """Virtual GPUs of each GPU."""
+GPU_DRIVER, SSD_DRIVER = "nvidia_gpu_driver", "inspur_nvme_ssd_driver"
 _PATIENCE = 120.0
 
 _CONF = """
@@ -45,7 +46,7 @@ state_path = {folder}
 log_file = {folder}/cyborg.log
 use_stderr = false
 [agent]
-enabled_drivers = nvidia_gpu_driver,inspur_nvme_ssd_driver
+enabled_drivers = {drivers}
 resource_provider_name = {host}
 resource_provider_startup_retries = 0
 [api]
@@ -133,8 +134,9 @@ class Hardware:
         self._list.write_text("".join(rest))
 
     def unplug_all(self) -> None:
-        for address in ADDRESSES:
-            self.unplug(address)
+        for device in self.sysfs.iterdir():
+            shutil.rmtree(device)
+        self._list.write_text("")
 
     def _add(self, line: str) -> None:
         with self._list.open("a") as lspci:
@@ -186,16 +188,21 @@ class Cyborg:
         self._placement = placement
         self._folder = folder
         self._connection: socket.socket | None = None
-        conf = _CONF.format(
-            host=HOST,
-            folder=folder,
-            vgpu_type=VGPU_TYPE,
-            addresses=",".join(ADDRESSES),
-            placement=placement.url,
-        )
-        (folder / "cyborg.conf").write_text(conf)
+        self.configure(GPU_DRIVER, SSD_DRIVER)
         (folder / "api-paste.ini").write_text(_PASTE)
         (folder / "policy.yaml").write_text(json.dumps(_POLICY))
+
+    def configure(self, *drivers: str) -> None:
+        """Write the configuration with which Cyborg starts next."""
+        conf = _CONF.format(
+            host=HOST,
+            folder=self._folder,
+            drivers=",".join(drivers),
+            vgpu_type=VGPU_TYPE,
+            addresses=",".join(ADDRESSES),
+            placement=self._placement.url,
+        )
+        (self._folder / "cyborg.conf").write_text(conf)
 
     def start(self, *commands: str) -> None:
         """Start Cyborg's process with these commands; by default all of it."""

@@ -6,6 +6,7 @@ of their requests.
 
 from __future__ import annotations
 
+import threading
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import NAMESPACE_DNS, uuid3
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
-    from tests.support.placements import Served
+    from tests.support.placements import Answer, Served
 
 
 class Left(NamedTuple):
@@ -98,15 +99,24 @@ class Death(NamedTuple):
 
 def die(death: Death, cyborg: Cyborg, placement: Served) -> None:
     """Let Cyborg report, and kill it."""
+    served = threading.Event()
+
+    def refuse(_method: str, _url: str) -> Answer:
+        served.set()
+        return 503, {}
 
     def kill() -> None:
-        cyborg.kill()
         if not death.arrives:
-            placement.answer = lambda _method, _url: (503, {})
+            placement.answer = refuse
+        cyborg.kill()
+        if death.arrives:
+            served.set()
 
     moment = "after" if death.arrives else "before"
     setattr(placement, moment, at_request(death.request, kill))
     with pytest.raises(CyborgDied):
         cyborg.report()
+    # Cyborg may be gone before its last request has been dealt with.
+    assert served.wait(timeout=60)
     setattr(placement, moment, lambda _number: None)
     placement.answer = lambda _method, _url: None

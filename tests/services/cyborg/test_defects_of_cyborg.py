@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.services.cyborg.real_cyborg import ADDRESSES
+from tests.services.cyborg.agents import Rounds, gpus_for_flavor
+from tests.services.cyborg.conftest import novas_gpu
+from tests.services.cyborg.real_cyborg import (
+    ADDRESSES,
+    GPU_DRIVER,
+    SSD_DRIVER,
+)
 from tests.services.cyborg.reports import (
     WHOLE_GPU,
     Death,
+    Left,
     at_request,
     die,
     left_of,
@@ -42,6 +49,16 @@ def test_report_in_which_cyborg_died_is_never_completed(
     assert cyborg.report() == [f"GET /resource_providers?name={HOST}"]
     left = left_of(placement.placement, cyborg.provider(NEW))
     assert left == WHOLE_GPU._replace(traits=frozenset())
+    # What repairs it, unless an accelerator of the driver is in use.
+    cyborg.configure(SSD_DRIVER)
+    cyborg.start()
+    cyborg.report()
+    assert left_of(placement.placement, cyborg.provider(NEW)) is None
+    cyborg.configure(GPU_DRIVER, SSD_DRIVER)
+    cyborg.start()
+    cyborg.report()
+    left = left_of(placement.placement, cyborg.provider(NEW))
+    assert left == WHOLE_GPU
 
 
 def test_trait_that_is_written_between_two_of_its_requests_is_lost(
@@ -64,3 +81,21 @@ def test_trait_that_is_written_between_two_of_its_requests_is_lost(
     cyborg.report()
     left = left_of(placement.placement, name)
     assert left == WHOLE_GPU
+
+
+def test_gpu_whose_virtual_gpus_are_novas_is_reported_as_a_whole(
+    cyborg: Cyborg, hardware: Hardware, placement: Served
+) -> None:
+    """Its driver reports each NVIDIA GPU that lspci lists: one that
+    cyborg.conf does not name, as a PGPU. Placement offers it twice.
+    """
+    agents, address = Rounds(placement.placement), "0000:84:00.0"
+    hardware.plug_gpu(address)
+    cyborg.start()
+    cyborg.report()
+    agents.two()
+    left = left_of(placement.placement, cyborg.provider(address))
+    assert left == Left(
+        {"PGPU": 1}, frozenset({"OWNER_CYBORG", "CUSTOM_NVIDIA_1EB8"})
+    )
+    assert gpus_for_flavor(placement.placement) == {novas_gpu(HOST)}

@@ -13,6 +13,7 @@ from nova import conf as nova_conf
 from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import (
+    SWITCHES,
     LibvirtSettings,
     libvirt_settings,
     load_conf,
@@ -271,3 +272,11 @@ def test_several_files_in_one_are_read_as_nova_reads_them_one_after_the_other(
     settings = libvirt_settings(load_conf(path))
     assert settings.virt_type == "kvm"
     assert settings.spice_enabled
+
+
+@pytest.mark.parametrize("option", SWITCHES.values())
+def test_nova_has_the_switch_and_it_is_off(option: str) -> None:
+    conf = cfg.ConfigOpts()
+    nova_conf.scheduler.register_opts(conf)
+    conf([])
+    assert conf.scheduler[option] is False

@@ -474,6 +474,43 @@ def test_entry_point_after_novas_own_filters_is_a_success(
     assert "Write both lines" not in (details or "")
 
 
+@pytest.mark.parametrize(
+    ("switch", "enabled", "said"),
+    [
+        (
+            "image_metadata_prefilter = true",
+            "image_metadata",
+            "[scheduler] image_metadata_prefilter: image_metadata runs in"
+            " place of Nova's filter.",
+        ),
+        (
+            "query_placement_for_image_type_support = true",
+            "image_metadata",
+            "[scheduler] query_placement_for_image_type_support: Nova's filter"
+            " runs, as image_type is not enabled.",
+        ),
+        ("image_metadata_prefilter = false", "image_metadata", None),
+    ],
+    ids=["ours is enabled", "ours is not", "off"],
+)
+def test_entry_point_check_says_which_filter_runs_where_nova_has_a_switch(
+    switch: str, enabled: str, said: str | None, server: Served, check: Check
+) -> None:
+    text = f"{_enabled(server, enabled)}[scheduler]\n{switch}\n"
+    code, details = check(text)["Entry point"]
+    assert code == SUCCESS
+    assert details == said
+
+
+def test_entry_point_check_names_a_switch_that_is_no_boolean(
+    server: Served, check: Check
+) -> None:
+    text = f"{_enabled(server, 'hpet')}[scheduler]\nimage_metadata_prefilter = x\n"
+    code, details = check(text)["Entry point"]
+    assert code == FAILURE
+    assert "image_metadata_prefilter" in details
+
+
 def test_entry_point_before_novas_own_filters_is_a_warning(
     server: Served, check: Check
 ) -> None:

@@ -88,6 +88,11 @@ _LIBVIRT: dict[str, tuple[str, cfg.Opt]] = {
 _AVAILABLE_FILTERS = cfg.MultiStrOpt(
     "available_filters", default=["nova.scheduler.filters.all_filters"]
 )
+SWITCHES = {
+    "image_metadata": "image_metadata_prefilter",
+    "image_type": "query_placement_for_image_type_support",
+}
+"""Filter -> the option of ``[scheduler]`` for Nova's filter of its purpose."""
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
 _SHOWN = 5
@@ -254,6 +259,20 @@ def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
             conf, where, _AVAILABLE_FILTERS, "filter_scheduler"
         )
     ]
+
+
+def novas_filters_on(conf: cfg.ConfigOpts, where: str) -> set[str]:
+    """Return the filters in whose place Nova's own is switched on.
+
+    :raises ConfigurationError: if the value of a switch is not valid
+    """
+    return {
+        name
+        for name, option in SWITCHES.items()
+        if _register_and_read(
+            conf, where, cfg.BoolOpt(option, default=False), "scheduler"
+        )
+    }
 
 
 def _register_and_read(

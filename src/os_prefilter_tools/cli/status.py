@@ -26,8 +26,10 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 from os_prefilter.adapters.nova_conf import (
+    SWITCHES,
     available_filters,
     files_read,
+    novas_filters_on,
     read_conf,
     unsupported_nova,
 )
@@ -184,7 +186,19 @@ class Checks(upgradecheck.UpgradeCommands):
                 " last one."
             )
             return Result(Code.WARNING, text)
-        return Result(Code.SUCCESS)
+        enabled = self._service.filters if self._service else ()
+        replaced = {each.name for each in enabled}
+        said = []
+        for name in sorted(
+            novas_filters_on(self._conf, files_read(self._conf))
+        ):
+            what = (
+                f"{name} runs in place of Nova's filter"
+                if name in replaced
+                else f"Nova's filter runs, as {name} is not enabled"
+            )
+            said.append(f"[scheduler] {SWITCHES[name]}: {what}.")
+        return Result(Code.SUCCESS, " ".join(said) or None)
 
     @_failing
     def _placement_api(self) -> Result:

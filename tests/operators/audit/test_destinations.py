@@ -18,7 +18,6 @@ from os_prefilter import (
     RequestSpec,
     allocation_candidates_query,
 )
-from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.request.spec import Destination
 from os_prefilter.service import Service
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
@@ -52,7 +51,6 @@ from tests.operators.audit.test_agreement import (
     hosts,
 )
 from tests.support.fleets import emptied
-from tests.support.zipping import zip_equal
 
 SIZES = {"VCPU": Inventory(4), "MEMORY_MB": Inventory(4096)}
 ZONE = "az-1"
@@ -253,23 +251,6 @@ contested_fleets = pytest.mark.parametrize("seed", range(300, 300 + times(20)))
 
 
 @contested_fleets
-def test_servers_placed_together_are_never_more_than_fit(seed: int) -> None:
-    fleet, servers = _contested(Random(seed))  # noqa: S311
-    destinations = Destinations(fleet, Service())
-    flavors = [server.request.flavor for server in servers]
-    sizes = [(each.vcpus, each.memory_mb) for each in flavors]
-    choices = [
-        numbers_in(destinations.judge(server).kind.hosts) for server in servers
-    ]
-    rooms = [
-        [each.total - each.used for each in host.resources.values()]
-        for host in fleet.hosts
-    ]
-    placed = _place(destinations, servers)
-    assert len(placed) <= _most(sizes, choices, rooms)
-
-
-@contested_fleets
 def test_servers_placed_together_are_as_many_in_each_order(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, servers = _contested(random)
@@ -330,26 +311,6 @@ def _requiring(
 ) -> Flavor:
     extra_specs = {f"trait:CUSTOM_{each}": "required" for each in traits}
     return Flavor(vcpus, memory_mb, extra_specs=extra_specs)
-
-
-def _most(
-    sizes: list[tuple[int, int]],
-    choices: list[list[int]],
-    rooms: list[list[int]],
-) -> int:
-    """Return how many servers fit at the same time, by trying each on each
-    host and leaving each out.
-    """
-    if not sizes:
-        return 0
-    most = _most(sizes[1:], choices[1:], rooms)
-    for number in choices[0]:
-        needs = zip_equal(rooms[number], sizes[0])
-        left = [room - need for room, need in needs]
-        if min(left) >= 0:
-            after = [*rooms[:number], left, *rooms[number + 1 :]]
-            most = max(most, 1 + _most(sizes[1:], choices[1:], after))
-    return most
 
 
 def _verdicts(audited: ServerAudit) -> dict[str, set[str]]:

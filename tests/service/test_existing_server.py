@@ -176,14 +176,17 @@ def test_kept_machine_type_does_not_count_where_the_image_names_one() -> None:
     assert _machines(_pipeline("q35"), spec) == {_PC}
 
 
+@pytest.mark.parametrize("found", [None, ("q35", True), {"q35": 1}], ids=str)
 def test_nothing_is_known_of_a_server_whose_look_up_returns_something_else(
-    caplog: pytest.LogCaptureFixture,
+    found: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    look_up: Any = lambda _context, _spec: None  # noqa: E731
-    service = Service(_FILTERS, _ALL, look_up_server=look_up)
+    service = Service(
+        _FILTERS, _ALL, look_up_server=lambda _context, _spec: found
+    )
     assert _machines(service, _moving(_IDE)) == set()
     assert (
-        f"Failed to look up the server '{_SERVER}' (TypeError" in caplog.text
+        f"Failed to look up the server '{_SERVER}' (TypeError: it returned a"
+        f" {type(found).__name__}, not ExistingServer)" in caplog.text
     )
 
 

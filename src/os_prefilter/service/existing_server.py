@@ -15,8 +15,8 @@ metadata, where the image names none, and never into the request spec. See ADR
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeVar
 
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
@@ -27,6 +27,8 @@ from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.options import Options
 
 LOG = get_logger(__name__)
+
+_T = TypeVar("_T")
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -97,7 +99,7 @@ def find_server(
     found = ExistingServer()
     if look_up:
         asked, problem = ask_in_time(
-            lambda: ExistingServer(*request.ask(look_up, context)),
+            partial(_ask, look_up, request, context, ExistingServer),
             "existing server",
             until,
             "look_up_server",
@@ -130,17 +132,8 @@ def find_server_options(
 
     :param until: as for :func:`find_server`
     """
-
-    def ask() -> ServerOptions:
-        found: object = request.ask(look_up, context)
-        # The keys of a mapping would pass for the values of other options.
-        if not isinstance(found, ServerOptions):
-            what = type(found).__name__
-            raise TypeError(f"it returned a {what}, not ServerOptions")
-        return found
-
     asked, problem = ask_in_time(
-        ask,
+        partial(_ask, look_up, request, context, ServerOptions),
         "server options",
         until,
         "look_up_server_options",
@@ -154,3 +147,17 @@ def find_server_options(
         problem,
     )
     return ServerOptions(not_known=True)
+
+
+def _ask(
+    look_up: Callable[[Any, Any], Any],
+    request: Request,
+    context: Any,
+    expected: type[_T],
+) -> _T:
+    found: object = request.ask(look_up, context)
+    # The keys of a mapping, or a longer tuple, would pass for other fields.
+    if not isinstance(found, expected):
+        what = type(found).__name__
+        raise TypeError(f"it returned a {what}, not {expected.__name__}")
+    return found

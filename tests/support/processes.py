@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -65,3 +66,13 @@ def ran(
     return subprocess.CompletedProcess(
         list(command), process.returncode, out, err
     )
+
+
+def assert_unittests_pass(module: str, said: str) -> None:
+    """Run a module of Nova's kind of tests in a process of its own.
+
+    :param said: how many it runs, as unittest says it
+    """
+    done = ran([sys.executable, "-W", "ignore", "-m", "unittest", module])
+    assert done.returncode == 0, done.stderr
+    assert said in done.stderr

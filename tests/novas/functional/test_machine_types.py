@@ -10,8 +10,6 @@ server is started.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.novas.functional.cloud import Cloud
+from tests.support.processes import assert_unittests_pass
 
 _SOURCE, _OTHER = "old", "kvm"
 _IDE = {"img_hv_type": "kvm", "hw_disk_bus": "ide"}
@@ -98,16 +97,6 @@ def test_novas_libvirt_driver_keeps_the_machine_type_in_evacuation_and_unshelvin
     """Not in a cold migration, a resize, a rebuild or a rescue (ADR 0014); a
     later Nova may change that.
     """
-    argv = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "unittest",
-        "tests.novas.functional.libvirt_driver",
-    ]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, timeout=600
+    assert_unittests_pass(
+        "tests.novas.functional.libvirt_driver", "Ran 6 tests"
     )
-    assert done.returncode == 0, done.stderr
-    assert "Ran 6 tests" in done.stderr

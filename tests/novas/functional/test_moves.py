@@ -6,8 +6,6 @@ can run it, at the first attempt.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.novas.functional.cloud import Cloud, Server
+from tests.support.processes import assert_unittests_pass
 
 _IGB_ON_X86 = {"hw_vif_model": "igb", "hw_architecture": "x86_64"}
 _SOURCE, _CAPABLE, _INCAPABLE = "emulator", "kvm", "old"
@@ -113,19 +112,7 @@ def test_first_destination_of_a_live_migration_passes_novas_comparison_of_cpus()
     None
 ):
     """It does where one host does, and Nova's own weighers choose others."""
-    argv = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "unittest",
-        "tests.novas.functional.libvirt_cpus",
-    ]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Ran 1 test" in done.stderr
+    assert_unittests_pass("tests.novas.functional.libvirt_cpus", "Ran 1 test")
 
 
 def test_live_migration_excludes_no_host_because_of_its_cpu(

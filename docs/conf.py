@@ -57,7 +57,7 @@ html_css_files = ["pages.css"]
 html_title = f"os-prefilter {release}"
 highlight_language = "none"
 
-# What every listing has, told once on the page.
+# What every listing has: once on the page.
 _OF_LISTINGS = (
     "--format --column --quote --noindent --max-width --fit-width"
     " --print-empty --sort-column --sort-ascending"

@@ -422,7 +422,7 @@ def _remedy_for_trait(
         " trait set', which replaces all traits of the provider: name the"
         " present ones, too)"
     )
-    # Those that capability reporters report.
+    # Of capability reporters.
     if frozenset(trait for row in table() for trait in row.traits).issuperset(
         item.names
     ):

@@ -30,6 +30,7 @@ from tests.against_nova.sources import (
     REQUIRED,
     Source,
 )
+from tests.against_nova.upstream import BUGS, TESTED, Bug
 
 
 def differences() -> Iterator[str]:
@@ -47,6 +48,9 @@ def differences() -> Iterator[str]:
         example = _example(difference)
         if example:
             yield f":Shown by: {example}"
+        if difference.upstream:
+            links = [f":ref:`upstream-{each}`" for each in difference.upstream]
+            yield f":Upstream: {'; '.join(links)}"
         yield ""
 
 
@@ -199,6 +203,39 @@ def _by_trait(row: Row) -> str:
     )
 
 
+def upstream_bugs() -> Iterator[str]:
+    """Yield each bug of other projects as reStructuredText, as one reports
+    it.
+    """
+    for project, bugs in groupby(BUGS, lambda bug: bug.project):
+        yield from (project, "-" * len(project), "")
+        for bug in bugs:
+            yield from (f".. _upstream-{bug.name}:", "")
+            yield from (bug.title, "~" * len(bug.title), "")
+            yield f":Affected: {_affected(bug)}"
+            yield f":What happens: {bug.happens}"
+            yield f":Reproducer: ``{bug.reproducer}``"
+            yield f":Repair: {bug.repair}"
+            if bug.known:
+                yield f":Known: {bug.known}"
+            yield ""
+
+
+def _affected(bug: Bug) -> str:
+    oldest, newest = TESTED[bug.project]
+    first = bug.since or oldest
+    last = bug.repaired - 1 if bug.repaired else newest
+    versions = f"{first} to {last}" if first < last else f"{first}"
+    ends = f"repaired in {bug.repaired}" if bug.repaired else "not repaired"
+    return f"{bug.project} {versions}; {ends}"
+
+
+class UpstreamBugs(FromCode):
+    """``.. upstream-bugs::``."""
+
+    make = staticmethod(upstream_bugs)
+
+
 class WaysToAsk(FromCode):
     """``.. ways-to-ask::``."""
 
@@ -228,5 +265,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("differences-from-nova", Differences)
     app.add_directive("nova-releases", NovaReleases)
     app.add_directive("nova-sources", NovaSources)
+    app.add_directive("upstream-bugs", UpstreamBugs)
     app.add_directive("ways-to-ask", WaysToAsk)
     return {"parallel_read_safe": True}

@@ -50,6 +50,8 @@ class Difference:
     """Image properties of a request that shows it."""
     extra_specs: Mapping[str, str] = field(default_factory=dict)
     """Extra specs of the flavor of a request that shows it."""
+    upstream: tuple[str, ...] = ()
+    """Names of bugs (:mod:`tests.against_nova.upstream`) that it avoids."""
     change: Callable[[Any], object] = lambda _spec: None
     """What else the request needs to show it. It has a PCI device of the
     flavor's, and an empty destination.
@@ -66,6 +68,7 @@ DIFFERENCES: tuple[Difference, ...] = (
             "the field may be null, and is for some servers that boot from a"
             " volume"
         ),
+        upstream=("request-without-image",),
         becomes=becomes.completed,
         change=lambda spec: setattr(spec, "image", None),
     ),
@@ -124,6 +127,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         nova="before Nova 34, refuses the request",
         ours="ignores it, as Nova 34 does",
         reason="only UEFI has state",
+        upstream=("stateless-without-uefi",),
         becomes=becomes.stateless_is_ignored,
         before=34,
         since=30,
@@ -138,6 +142,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
         ours="requires the trait of the model as well, as Nova 30 does",
         reason="a host must have both",
+        upstream=("tpm-model",),
         becomes=becomes.tpm_model,
         before=30,
         properties={"hw_tpm_version": "2.0", "hw_tpm_model": "tpm-crb"},
@@ -178,6 +183,7 @@ DIFFERENCES: tuple[Difference, ...] = (
             "an instance must not run unencrypted because of a misspelt extra"
             " spec"
         ),
+        upstream=("misspelt-encryption",),
         becomes=becomes.no_boolean_is_refused,
         extra_specs={"hw:mem_encryption": "maybe"},
     ),
@@ -223,6 +229,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ),
         ours="leaves out that one requirement, and says so",
         reason="the other properties are as important as before",
+        upstream=("one-value-drops-all", "emulated-architectures"),
         becomes=becomes.each_alone,
         properties={
             "hw_vif_model": "e1000e",
@@ -245,6 +252,7 @@ DIFFERENCES: tuple[Difference, ...] = (
             "that is the trait that the libvirt driver reports, and the model"
             " that it gives the guest"
         ),
+        upstream=("viommu-trait", "viommu-of-flavor"),
         becomes=becomes.viommu,
         properties={"hw_viommu_model": "intel"},
     ),
@@ -260,6 +268,7 @@ DIFFERENCES: tuple[Difference, ...] = (
             "an x86_64 host runs it, and reports HW_ARCH_X86_64 alone; the"
             " emulator is that of x86_64"
         ),
+        upstream=("i686-excludes-all",),
         becomes=becomes.i686,
         properties={"hw_architecture": "i686"},
     ),
@@ -272,6 +281,7 @@ DIFFERENCES: tuple[Difference, ...] = (
             "the libvirt driver reports each of them, and a host without it"
             " fails the spawn"
         ),
+        upstream=("sound-models",),
         becomes=becomes.sound,
         since=32,
         properties={"hw_sound_model": "ich9"},
@@ -341,6 +351,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         nova="leaves the groups of PCI devices without it",
         ours="requires there what it requires of other requests",
         reason="the groups need it as much as without",
+        upstream=("owner-at-second-run",),
         becomes=becomes.owner_on_groups,
         change=lambda spec: spec.root_required.add("OWNER_NOVA"),
     ),
@@ -393,6 +404,7 @@ DIFFERENCES: tuple[Difference, ...] = (
             "a trait that is required there may be met by any provider of that"
             " group, the root above all"
         ),
+        upstream=("owner-of-gpus",),
         becomes=becomes.not_anothers,
         extra_specs={"resources:VGPU": "1"},
     ),

@@ -31,7 +31,7 @@ def _kvm() -> Iterator[None]:
     nova.conf.CONF.clear_override("virt_type", "libvirt")
 
 
-def _has_secure_boot(properties: dict[str, str], host: str) -> bool:
+def has_secure_boot(properties: dict[str, str], host: str) -> bool:
     """Return whether Nova's driver gives a guest Secure Boot, on a host of an
     architecture that has it.
     """
@@ -86,4 +86,4 @@ def test_host_is_refused_exactly_where_nova_gives_the_guest_no_secure_boot(
         }
     except NeverStarts:
         is_refused = True
-    assert is_refused is not _has_secure_boot(properties, host)
+    assert is_refused is not has_secure_boot(properties, host)

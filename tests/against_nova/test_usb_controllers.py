@@ -84,7 +84,7 @@ def _kvm() -> Iterator[None]:
     nova.conf.CONF.clear_override("virt_type", "libvirt")
 
 
-def _controller(
+def controller_of(
     spec: Any, config_drive: str, volumes: list[dict[str, str]]
 ) -> str | None:
     """Return the model of USB controller that Nova's driver writes; None where
@@ -139,7 +139,7 @@ def test_nova_gives_the_guest_this_controller(
 ) -> None:
     with mock.patch.object(blockinfo, "update_bdm"):
         assert (
-            _controller(nova_spec(_PAIR | more), config_drive, volumes)
+            controller_of(nova_spec(_PAIR | more), config_drive, volumes)
             == model
         )
 

@@ -224,10 +224,11 @@ def upstream_bugs() -> Iterator[str]:
 def _affected(bug: Bug) -> str:
     oldest, newest = TESTED[bug.project]
     first = bug.since or oldest
-    last = bug.repaired - 1 if bug.repaired else newest
-    versions = f"{first} to {last}" if first < last else f"{first}"
-    ends = f"repaired in {bug.repaired}" if bug.repaired else "not repaired"
-    return f"{bug.project} {versions}; {ends}"
+    if bug.repaired:
+        # Not each release before it was tested.
+        return f"{bug.project} {first}; repaired in {bug.repaired}"
+    versions = f"{first} to {newest}" if first < newest else f"{first}"
+    return f"{bug.project} {versions}; not repaired"
 
 
 class UpstreamBugs(FromCode):

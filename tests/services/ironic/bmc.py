@@ -81,6 +81,8 @@ class Machine:
     """The number of resets until it takes a change."""
     has_settings: bool = True
     """Whether its BIOS says where changes are sent."""
+    registered: bool = True
+    """Whether the registry describes its attributes before its first reset."""
     received: list[dict[str, Any]] = field(default_factory=list)
     """The changes that clients have sent."""
     dark_until: float = 0.0
@@ -114,6 +116,7 @@ class Machine:
 
     def reset(self) -> None:
         """Take what is pending, and show nothing for a while."""
+        self.registered = True
         self.pending_resets -= 1
         if self.pending_resets <= 0:
             self.attributes |= self.pending
@@ -160,11 +163,12 @@ class Bmc:
         fault: str = "",
         resets: int = 1,
         has_settings: bool = True,
+        registered: bool = True,
         **attributes: Any,
     ) -> str:
         """Add a machine, and return its identity.
 
-        :param gap: as in :class:`Machine`, like the next three
+        :param gap: as in :class:`Machine`, like the next four
         :param attributes: those that differ from the usual ones
         """
         identity = str(uuid4())
@@ -181,6 +185,7 @@ class Bmc:
             fault=fault,
             resets=resets,
             has_settings=has_settings,
+            registered=registered,
         )
         nics = [{"mac": "00:5c:52:31:3a:9c", "ip": "127.0.0.1"}]
         self._systems._systems[identity] = {
@@ -208,7 +213,8 @@ class Bmc:
         return {
             "redfish_address": self.url,
             "redfish_system_id": f"/redfish/v1/Systems/{identity}",
-            "redfish_username": "admin",
+            # Ironic keeps a connection, and its registry, for each user.
+            "redfish_username": identity,
             "redfish_password": "secret",
             "deploy_iso": self.iso,
         }
@@ -234,6 +240,9 @@ def _failing(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _registry() -> Any:
+    # One for all machines.
+    machines = emulator.app.systems.machines.values()
+    registered = all(machine.registered for machine in machines)
     registry = {
         "@odata.id": "/redfish/v1/Systems/Bios/BiosRegistry",
         "@odata.type": "#AttributeRegistry.v1_1_1.AttributeRegistry",
@@ -242,7 +251,7 @@ def _registry() -> Any:
         "Name": "BIOS Attribute Registry",
         "OwningEntity": "tests",
         "RegistryVersion": "1.1.1",
-        "RegistryEntries": {"Attributes": REGISTRY},
+        "RegistryEntries": {"Attributes": REGISTRY if registered else []},
     }
     return flask.jsonify(registry)
 

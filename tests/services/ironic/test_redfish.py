@@ -287,6 +287,24 @@ def test_steps_succeed_although_the_bmc_fails_after_the_reset(
         assert bmc.machine(machine).attributes["LogicalProc"] == "Disabled"
 
 
+def test_setting_is_changed_before_the_registry_describes_it(
+    ironic: Ironic, bmc: Bmc
+) -> None:
+    """Ironic keeps a registry as long as its connection: what it has not read
+    is not known after the reset either.
+    """
+    machine = bmc.add_machine(registered=False)
+    node = _available(ironic, bmc, machine)
+    ironic.set_column(node, "provision_state", "active")
+    known = IronicNode(ironic.baremetal, node)
+    assert known.facts().bios["LogicalProc"].attribute_type == ""
+    known.task(
+        _steps(known.facts(), LogicalProc="Disabled"), timeout=240
+    ).run()
+    assert bmc.machine(machine).attributes["LogicalProc"] == "Disabled"
+    assert known.facts().bios["LogicalProc"].has("Disabled")
+
+
 def test_bios_without_a_place_for_changes_fails_the_step_with_a_reason(
     ironic: Ironic, bmc: Bmc
 ) -> None:
@@ -307,6 +325,7 @@ def test_values_reach_the_machine_with_the_types_of_its_registry(
     node = _available(ironic, bmc, machine, "redfish")
     ironic.set_column(node, "provision_state", "active")
     known = IronicNode(ironic.baremetal, node)
+    assert not known.facts().bios["Serial"].changeable
     known.task(
         _steps(known.facts(), Quiet="0", Fans="9", AssetTag="12"), timeout=120
     ).run()

@@ -6,7 +6,9 @@ Redfish service whose BIOS settings and resets are its own.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -19,6 +21,11 @@ from tests.services.ironic.ironics import (
 )
 from tests.services.ironic.ramdisk import Ramdisks, ramdisks_running
 from tests.services.libvirt.emulator import Emulator, emulator_running
+
+pytestmark = pytest.mark.skipif(
+    find_spec("libvirt") is None and not os.environ.get("CI"),
+    reason="it needs libvirt's Python binding",
+)
 
 _HARDWARE_TYPES = ["redfish", "prefilter-redfish"]
 _TEMPLATES = """

@@ -5,8 +5,10 @@ filters, by configuration alone.
 
 It changes the defaults of the two options, not their values: a test that sets
 one of them still does, and Nova's fixture, which resets the configuration
-after each test, leaves defaults as they are. It counts what our filters did
-over all processes of the run, and a run in which they did nothing fails.
+after each test, leaves defaults as they are. Beside each nova-compute is an
+agent (:mod:`tests.novas.suites.agents`). It counts what our filters did over
+all processes of the run, and a run in which those that need the reports did
+nothing fails.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from oslo_config import cfg
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.service import Service
 from os_prefilter.service.option_definitions import OPTIONS
+from tests.novas.suites.agents import FAILURES, REPORTS, Agents
 from tests.novas.suites.from_wheel import runs_tests
 
 AVAILABLE_FILTERS = [
@@ -36,6 +39,8 @@ ENABLED_FILTERS = [
         "deploy_config",
         "ephemeral_encryption",
         "hpet",
+        "image_metadata",
+        "image_type",
         "noop",
         "owner",
     ),
@@ -43,18 +48,20 @@ ENABLED_FILTERS = [
     "tpm_secret_security",
 ]
 
-# Nova's fake driver reports neither architectures nor device models, and the
-# images of Nova's tests say x86_64: Nova's own filter, off unless configured,
-# excludes those hosts as well. image_type is left out everywhere for a like
-# reason: they boot AMI and VHD images on hosts that report neither.
-LIBVIRT_ONLY = ["image_metadata"]
-
 # They compare the whole fault of a server that no host can run, which is
 # Nova's own without a reason of ours.
 COMPARE_THE_FAULT = [
     "test_boot_with_vif_model_igb_old_libvirt",
     "test_boot_with_vif_model_igb_old_qemu",
 ]
+
+# They compare the whole set of a provider's traits: their hosts have no agent,
+# and the filters wait for its report.
+COMPARE_TRAITS = ["ProviderTreeTests", "TraitsTrackingTests"]
+
+# They boot VHD images on hosts whose libvirt driver reports no such type: Nova's
+# own filter of that, off unless configured, refuses them as well.
+BOOT_VHD = ["UEFIServersTest", "RescueServerTestWithDeletedBaseImage"]
 
 ACTIVATIONS = "activations"
 REQUESTS = "requests"
@@ -70,6 +77,7 @@ class Activated:
         self.numbers: Counter[str] = Counter()
         # Schedulers are threads, and appending is atomic.
         self._seen: list[str] = []
+        self._agents = Agents(self._seen.append)
 
     def start(self) -> None:
         """Activate once, for tests that start no scheduler, and count what
@@ -88,16 +96,14 @@ class Activated:
             scheduler.filter_scheduler_opts,
             available_filters=AVAILABLE_FILTERS,
         )
-        # No agent reports here: like Nova itself, ours waits for nothing.
-        cfg.set_defaults(
-            OPTIONS, enabled_filters=ENABLED_FILTERS, wait_for_reports=False
-        )
+        cfg.set_defaults(OPTIONS, enabled_filters=ENABLED_FILTERS)
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
         RequestFilters.__call__ = self._counted(  # type: ignore[method-assign]
             REQUESTS, RequestFilters.__call__
         )
         Service.apply = self._counted(DECISIONS, Service.apply)  # type: ignore[method-assign]
+        self._agents.start()
 
     def _counted(
         self, what: str, function: Callable[..., Any]
@@ -113,15 +119,18 @@ class Activated:
         return counted
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        """Enable what the hosts of this test can answer, before it starts a
-        scheduler.
-        """
+        """Leave out what a test compares, before it starts a service."""
+        case = item.cls.__name__
         reason = "off" if item.name in COMPARE_THE_FAULT else "properties"
+        enabled = [
+            each
+            for each in ENABLED_FILTERS
+            if each != "image_type" or case not in BOOT_VHD
+        ]
         cfg.set_defaults(
-            OPTIONS,
-            enabled_filters=enabled_for(item.cls),
-            no_host_reason=reason,
+            OPTIONS, enabled_filters=enabled, no_host_reason=reason
         )
+        self._agents.enabled = case not in COMPARE_TRAITS
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -135,41 +144,40 @@ class Activated:
         self.numbers.update(self._seen)
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["os_prefilter"] = dict(self.numbers)
-        elif not self._prove_something() and not session.config.getoption(
-            "collectonly"
-        ):
+        elif self._problems() and not session.config.getoption("collectonly"):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         counts = sorted(
-            each
-            for each in self.numbers.items()
-            if each[0] not in (ACTIVATIONS, REQUESTS, DECISIONS)
+            each for each in self.numbers.items() if each[0] in ENABLED_FILTERS
         )
         asked = ", ".join(f"{name} {number:,}" for name, number in counts)
         terminalreporter.write_line(
             f"os-prefilter: activated by {self.numbers[ACTIVATIONS]:,}"
-            f" schedulers, ran for {self.numbers[REQUESTS]:,} requests;"
+            f" schedulers, ran for {self.numbers[REQUESTS]:,} requests, on"
+            f" {self.numbers[REPORTS]:,} reports of agents;"
             f" requirements by filter: {asked or 'none'}."
         )
-        if not self._prove_something():
-            terminalreporter.write_line(
-                "ERROR: our filters never ran, so these tests prove nothing.",
-                red=True,
+        for each in self._problems():
+            terminalreporter.write_line(f"ERROR: {each}", red=True)
+
+    def _problems(self) -> list[str]:
+        """Return why these tests prove nothing; empty if they do."""
+        found = []
+        if not self.numbers[ACTIVATIONS] or not self.numbers[REQUESTS]:
+            found.append(
+                "our filters never ran, so these tests prove nothing."
             )
-
-    def _prove_something(self) -> bool:
-        return bool(self.numbers[ACTIVATIONS] and self.numbers[REQUESTS])
-
-
-def enabled_for(case: type) -> list[str]:
-    """Return the filters for a test case, according to its hosts."""
-    on_libvirt = any(
-        base.__module__.startswith("nova.tests.functional.libvirt.")
-        for base in case.__mro__
-    )
-    names = ENABLED_FILTERS + LIBVIRT_ONLY if on_libvirt else ENABLED_FILTERS
-    return sorted(names)
+        elif self.numbers[FAILURES]:
+            found.append(
+                f"{self.numbers[FAILURES]:,} reports of agents failed."
+            )
+        found += [
+            f"the filter {name} required nothing of any host."
+            for name in ("image_metadata", "image_type")
+            if not self.numbers[name]
+        ]
+        return found
 
 
 @pytest.hookimpl(trylast=True)

@@ -176,7 +176,7 @@ def test_installed_filter_has_a_section_in_filters_rst_and_reporter_a_place_on_o
     None
 ):
     """A section has an example of its own, and the list of fields;
-    docs/contribute.rst tells of it.
+    docs/CONTRIBUTING.rst tells of it.
     """
     text = (DOCS / "filters.rst").read_text(encoding="utf-8")
     for name in installed_by_us(NAMESPACE):

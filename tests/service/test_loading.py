@@ -283,6 +283,6 @@ def test_filter_has_all_that_a_filter_of_this_project_has(
     }
     lacks = "; ".join(what for what, there in has.items() if not there)
     assert not lacks, (
-        f"The filter {name} lacks {lacks}. docs/contribute.rst, 'Add a"
+        f"The filter {name} lacks {lacks}. docs/CONTRIBUTING.rst, 'Add a"
         " filter', lists all."
     )

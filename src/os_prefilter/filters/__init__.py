@@ -16,7 +16,7 @@ requirements of the filters before it), or the name of a fact about the
 deployment that the embedding service provides
 (:mod:`os_prefilter.service.deployment_facts`).
 
-``docs/contribute.rst`` lists what a new one needs, its entry point above all.
+``docs/CONTRIBUTING.rst`` lists what a new one needs, its entry point above all.
 A device model needs no filter, but a row in :mod:`os_prefilter.vocabulary` and
 a result of each reporter. ``row_filters.py`` has the filters that are rows and
 nothing else; any other is one file. ``noop.py`` is the smallest,

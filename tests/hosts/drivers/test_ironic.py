@@ -228,7 +228,7 @@ def test_reporter_owns_all_rows_but_those_of_hardware_and_resources() -> None:
     """A new row must be put on one side or the other."""
     left = {row.name for row in ROWS} - REPORTER.owns
     assert left == _HARDWARE | _RESOURCES, (
-        "answer for the row, or add it above: docs/contribute.rst, 'Add a row'"
+        "answer for the row, or add it above: docs/CONTRIBUTING.rst, 'Add a row'"
     )
 
 

@@ -408,5 +408,5 @@ def test_each_row_is_rendered_or_left_to_the_driver_by_name() -> None:
     docstring = str(libvirt_domain_xml.__doc__)
     listed = re.findall(r"^- ``(\w+)``", docstring, re.MULTILINE)
     assert left == set(listed), (
-        "docs/contribute.rst, 'Add a row', says where a row is rendered"
+        "docs/CONTRIBUTING.rst, 'Add a row', says where a row is rendered"
     )

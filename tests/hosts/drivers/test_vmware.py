@@ -211,5 +211,5 @@ def test_reporter_owns_all_rows_but_those_of_processors_and_resources() -> (
     resources = {"cpu_policy", "emulator_threads_policy"}
     left = {row.name for row in ROWS} - REPORTER.owns
     assert left == processors | resources, (
-        "answer for the row, or add it above: docs/contribute.rst, 'Add a row'"
+        "answer for the row, or add it above: docs/CONTRIBUTING.rst, 'Add a row'"
     )

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from itertools import groupby
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_type_hints
 
 import yaml
 from docutils import nodes
@@ -26,6 +26,8 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
 from os_prefilter.hosts.capabilities import REPORTERS
+from os_prefilter.pipeline import decision, writer
+from os_prefilter.service import request_events
 from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
 from os_prefilter_tools.operators.property_names import properties_without_rows
@@ -250,12 +252,23 @@ class NotesWithoutHistory(FromCode):
                     ).split("\n")
 
 
+def resolve_field_types(_app: Sphinx) -> None:
+    """Give named tuples the types of their fields: autodoc looks up the names
+    of types where ``__new__`` was made, which has none.
+    """
+    for module in (decision, request_events, writer):
+        for each in vars(module).values():
+            if hasattr(each, "_fields") and each.__module__ == module.__name__:
+                each.__new__.__annotations__ = get_type_hints(each)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("vocabulary-page", VocabularyPage)
     app.add_directive("without-rows", WithoutRows)
     app.add_directive("options-overview", OptionsOverview)
     app.add_directive("reporters-page", ReportersPage)
+    app.connect("builder-inited", resolve_field_types)
     app.connect("env-updated", label_options)
     if "reno.sphinxext" not in app.config.extensions:
         app.add_directive("release-notes", NotesWithoutHistory)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
@@ -60,7 +59,9 @@ def build(
     assert done.returncode == 0, done.stderr
 
 
-def empty_environment(folder: Path) -> Path:
+def empty_environment(folder: Path, python: str = sys.executable) -> Path:
     """Make a virtual environment; return the folder of its commands."""
-    venv.create(folder, with_pip=True)
+    command = (python, "-m", "venv", folder)
+    done = clean_run(*command, cwd=folder.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
     return folder / "bin"

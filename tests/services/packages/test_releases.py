@@ -6,7 +6,11 @@ this package.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.services.packages.builds import (
     PROJECT,
@@ -19,10 +23,17 @@ from tests.services.packages.builds import (
 _EXTRAS = "agent,cli,embedded,libvirt,openstackclient"
 
 
+@pytest.mark.parametrize(
+    "python",
+    [sys.executable, os.environ.get("OS_PREFILTER_PYTHON39", "")],
+    ids=["this Python", "Python 3.9"],
+)
 def test_every_extra_resolves_with_the_constraints_of_the_release(
-    wheel: Path, tmp_path: Path
+    python: str, wheel: Path, tmp_path: Path
 ) -> None:
-    pip = empty_environment(tmp_path / "environment") / "pip"
+    if not python:
+        pytest.skip("OS_PREFILTER_PYTHON39 names no interpreter")
+    pip = empty_environment(tmp_path / "environment", python) / "pip"
     constraints = min((PROJECT / "tests" / "constraints").glob("*.txt"))
     requirement = f"os-prefilter[{_EXTRAS}] @ {wheel.as_uri()}"
     done = clean_run(

@@ -71,6 +71,9 @@ autoprogram_cliff_application = "openstack"
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+# An annotation, which is not evaluated, says Note; that is os_prefilter.Note,
+# and what it is another name of.
+suppress_warnings = ["ref.python"]
 
 # Types of other projects: the build needs no network, so their documentation
 # is not there to refer to.
@@ -83,7 +86,7 @@ nitpick_ignore_regex = [
     # Read from files or made by options, and not to be made by others.
     ("py:class", r"os_prefilter\.(rules|service\.metrics)\..*"),
     # Annotations that are strings come in pieces.
-    ("py:class", r"(dict|tuple)\[.*"),
+    ("py:class", r"(dict|tuple|Mapping)\[.*"),
     # Names beside the one that is documented: fields without a docstring of
     # their own, and constants of the module.
     ("py:(attr|data)", r"(client|(.*\.)?values|other_traits|ROOT|UNSUFFIXED)"),

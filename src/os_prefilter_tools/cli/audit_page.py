@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from os_prefilter.common.host_sets import numbers_in
+from os_prefilter.common.host_sets import numbers_in, size_of
 from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter_tools.cli.audit_rows import SummaryLine, Totals
 from os_prefilter_tools.operators.audit.image_audit import Audit, ImageVerdict
@@ -114,6 +114,7 @@ def render_page(found: Audit | ServerAudit, lines: Lines) -> str:
         sections=_sections_of(found),
         most_rows=_MOST_ROWS,
         numbers_in=numbers_in,
+        size_of=size_of,
         most_named=MOST_HOSTS,
         version=version("os-prefilter"),
         now=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",

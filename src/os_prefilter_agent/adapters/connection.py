@@ -50,6 +50,13 @@ def connect(name: str) -> Any:
         connection = openstack.connect(
             cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter"
         )
+    except yaml.YAMLError:
+        # openstacksdk 4.5 does not catch it. Without the cause: it shows what
+        # was read, and so perhaps a password.
+        raise ConfigurationError(
+            f"The cloud {quote(name)} cannot be used: a file of its"
+            " configuration is not YAML. Correct it."
+        ) from None
     except (
         SDKException,
         ClientException,

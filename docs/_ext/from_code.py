@@ -7,6 +7,7 @@ cannot disagree with it.
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
@@ -25,9 +26,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
+from os_prefilter import hosts, pipeline, request, service
 from os_prefilter.hosts.capabilities import REPORTERS
-from os_prefilter.pipeline import decision, writer
-from os_prefilter.service import request_events
 from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
 from os_prefilter_tools.operators.property_names import properties_without_rows
@@ -256,10 +256,12 @@ def resolve_field_types(_app: Sphinx) -> None:
     """Give named tuples the types of their fields: autodoc looks up the names
     of types where ``__new__`` was made, which has none.
     """
-    for module in (decision, request_events, writer):
-        for each in vars(module).values():
-            if hasattr(each, "_fields") and each.__module__ == module.__name__:
-                each.__new__.__annotations__ = get_type_hints(each)
+    for package in (pipeline, request, hosts, service):
+        name = f"{package.__name__}."
+        for info in pkgutil.walk_packages(package.__path__, name):
+            for each in vars(import_module(info.name)).values():
+                if isinstance(each, type) and hasattr(each, "_fields"):
+                    each.__new__.__annotations__ = get_type_hints(each)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -74,6 +74,7 @@ class Bug:
         )
 
 
+_OF_CYBORG = "tests/services/cyborg/test_defects_of_cyborg.py"
 _IMAGE_METADATA = "[scheduler] image_metadata_prefilter"
 
 BUGS: tuple[Bug, ...] = (
@@ -535,6 +536,49 @@ BUGS: tuple[Bug, ...] = (
             " begin with ``CUSTOM_``, OWNER_CYBORG among them."
         ),
         repair="Take standard traits as well.",
+    ),
+    Bug(
+        "report-never-completed",
+        "A report in which Cyborg died is never completed",
+        project="Cyborg",
+        happens=(
+            "Cyborg writes a device to its database, then to Placement only"
+            " what differs from the database. If it dies between the two, the"
+            " provider stays without inventory or without traits, also after"
+            " later reports."
+        ),
+        repair=(
+            "Compare provider, inventory and traits with Placement for devices"
+            " that have not changed, too."
+        ),
+        other_test=f"{_OF_CYBORG} -k never_completed",
+    ),
+    Bug(
+        "trait-lost-in-report",
+        "A trait that another service writes during a report is lost",
+        project="Cyborg",
+        happens=(
+            "Cyborg reads the traits of a provider, then its generation, and"
+            " writes both back: Placement cannot see that the traits have"
+            " changed between the two."
+        ),
+        repair=(
+            "Send the generation that came with the traits, and read again at"
+            " a conflict."
+        ),
+        other_test=f"{_OF_CYBORG} -k is_lost",
+    ),
+    Bug(
+        "gpu-of-nova-reported",
+        "A GPU whose virtual GPUs are Nova's is reported as a whole GPU",
+        project="Cyborg",
+        happens=(
+            "The NVIDIA driver reports each GPU that no [vgpu_*]"
+            " device_addresses names, also one that Nova divides. Placement"
+            " offers it twice."
+        ),
+        repair="Add an option that lists the whole GPUs to report.",
+        other_test=f"{_OF_CYBORG} -k reported_as_a_whole",
     ),
     Bug(
         "unauthorized-discovery",

@@ -277,7 +277,7 @@ def test_all_volume_list_formats_give_the_images_of_the_metadata(
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        (None, "found None; expected a volume"),
+        (None, "found None; expected the output of 'openstack volume"),
         ({}, "this is no volume. Expected the output of 'openstack volume"),
         (SHOWN, "this is an image, no volume"),
         ({"volume_id": "1", "size": 1}, "this is a volume snapshot, no volum"),

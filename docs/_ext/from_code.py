@@ -7,14 +7,13 @@ cannot disagree with it.
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from itertools import groupby
 from pathlib import Path
-from typing import ClassVar, get_type_hints
+from typing import ClassVar
 
 import yaml
 from docutils import nodes
@@ -26,7 +25,6 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
-from os_prefilter import hosts, pipeline, request, service
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.service.option_definitions import OPTIONS
 from os_prefilter_tools.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
@@ -252,25 +250,12 @@ class NotesWithoutHistory(FromCode):
                     ).split("\n")
 
 
-def resolve_field_types(_app: Sphinx) -> None:
-    """Give named tuples the types of their fields: autodoc looks up the names
-    of types where ``__new__`` was made, which has none.
-    """
-    for package in (pipeline, request, hosts, service):
-        name = f"{package.__name__}."
-        for info in pkgutil.walk_packages(package.__path__, name):
-            for each in vars(import_module(info.name)).values():
-                if isinstance(each, type) and hasattr(each, "_fields"):
-                    each.__new__.__annotations__ = get_type_hints(each)
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("vocabulary-page", VocabularyPage)
     app.add_directive("without-rows", WithoutRows)
     app.add_directive("options-overview", OptionsOverview)
     app.add_directive("reporters-page", ReportersPage)
-    app.connect("builder-inited", resolve_field_types)
     app.connect("env-updated", label_options)
     if "reno.sphinxext" not in app.config.extensions:
         app.add_directive("release-notes", NotesWithoutHistory)

@@ -1047,6 +1047,17 @@ def test_configuration_without_filters_judges_no_server(audit: Audit) -> None:
     assert "enabled_filters names no filter" in err
 
 
+def test_configuration_of_shadow_filters_alone_says_how_to_try_them(
+    audit: Audit,
+) -> None:
+    audit.enabled = [
+        "--config-file",
+        audit.place("nova.conf", "[prefilter]\nshadow_filters = hpet, owner"),
+    ]
+    _, err = audit.print([_SMALL], code=1)
+    assert "or give --filter hpet --filter owner." in err
+
+
 _MARKS = ", ".join(names_of_deprecated({"pc", "pc-i440fx-1.4"}))
 _MARKS_NONE = ", ".join(names_of_deprecated(()))
 MARKED = f"""

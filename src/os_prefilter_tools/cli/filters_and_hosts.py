@@ -329,9 +329,12 @@ class FiltersAndHosts:
                 and left_out.isdisjoint(each.facts)
             ]
         if not enabled:
+            # Where all are in shadow, the operator tries them.
+            options = [f"--filter {name}" for name in group.shadow_filters]
             text = (
                 f"{self.config_file}: [prefilter] enabled_filters names no"
-                " filter. Add one there, or give --filter."
+                " filter. Add one there, or give"
+                f" {' '.join(options) or '--filter'}."
             )
             raise ConfigurationError(
                 " ".join((text, *service_conf.misspelt_names(conf)))

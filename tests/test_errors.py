@@ -111,3 +111,12 @@ def test_rejection_is_cut_whatever_its_parts_are() -> None:
         )
         == 2_000
     )
+
+
+@pytest.mark.parametrize("length", [1_975, 1_985, 1_999, 2_001])
+def test_rejection_that_is_cut_in_a_password_shows_nothing_of_it(
+    length: int,
+) -> None:
+    start = "a" * length
+    shown = str(RequestRejected(f"{start} http://admin:secret@keystone"))
+    assert shown == f"{start} http://***@keystone"[:2_000]

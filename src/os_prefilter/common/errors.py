@@ -155,7 +155,8 @@ class RequestRejected(PrefilterError):
 
 
 def _join_lines(text: str) -> str:
-    lines = text[:_REJECTION_LENGTH].splitlines()
+    # Masked first: a cut password has no @.
+    lines = mask_passwords(text)[:_REJECTION_LENGTH].splitlines()
     return escape_line(" ".join(lines))[:_REJECTION_LENGTH]
 
 
@@ -407,7 +408,7 @@ class RejectedByFilter(RequestRejected):
     """A Nova-style filter rejected the request; the cause is chained."""
 
     def __init__(self, name: str, reason: str) -> None:
-        self.reason = _join_lines(mask_passwords(reason))
+        self.reason = _join_lines(reason)
         """The message of the filter's exception, for the user."""
         super().__init__(
             f"The request filter {name!r} rejected the request: {self.reason}"

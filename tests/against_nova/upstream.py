@@ -528,6 +528,20 @@ BUGS: tuple[Bug, ...] = (
         repair="Take the group of the hardware type's interface, redfish.",
     ),
     Bug(
+        "bios-without-settings",
+        "A BIOS that takes no changes fails a step without its reason",
+        project="Ironic",
+        happens=(
+            "Where the BIOS has no @Redfish.Settings, apply_configuration of"
+            " the redfish interface fails with \"'NoneType' object has no"
+            " attribute 'commit'\"."
+        ),
+        repair="Say that the machine's BIOS takes no changes.",
+        other_test=(
+            "tests/services/ironic/test_redfish.py -k without_a_place"
+        ),
+    ),
+    Bug(
         "profiles-without-owner",
         "A device profile cannot name an owner",
         project="Cyborg",

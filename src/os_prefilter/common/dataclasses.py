@@ -20,8 +20,9 @@ else:
     def dataclass(cls=None, /, *, kw_only=False, slots=False, **options):  # noqa: ANN001, ANN003, ANN201, ARG001
         """Make a data class as Python 3.10 does.
 
-        Its fields may be given by position, and instances have no slots: what
-        is right on Python 3.10 is right on 3.9.
+        Its fields may be given by position, and instances have no slots. No
+        ``InitVar``, no ``field()`` without a default after one with a default,
+        and no class below it that has a field without and is not keyword-only.
         """
         if cls is None:
             return partial(dataclass, kw_only=kw_only, **options)

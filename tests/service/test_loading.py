@@ -113,8 +113,12 @@ _ADVICE = r"\. This is Python 3\.9: begin its module with 'from __future__"
             _UNION,
         ),
         ("def mine(:\n", "SyntaxError"),
+        (
+            "from typing import NewerThanAllPythons",
+            "ImportError: cannot import name",
+        ),
     ],
-    ids=["union", "syntax"],
+    ids=["union", "syntax", "name"],
 )
 def test_filter_for_a_newer_python_is_named_with_what_to_write_in_it(
     module: str,
@@ -132,6 +136,18 @@ def test_filter_for_a_newer_python_is_named_with_what_to_write_in_it(
         match=f"'mine' .*newer_plugin:mine does not load: {error}.*{_ADVICE}",
     ):
         load_filters(["mine"])
+
+
+def test_filter_whose_package_needs_another_one_is_not_for_a_newer_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lone_plugin.py").write_text("import not_installed")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(entry_points, "version_info", (3, 9, 18))
+    _install(monkeypatch, [EntryPoint("mine", "lone_plugin:mine", NAMESPACE)])
+    with pytest.raises(FilterLoadError, match="No module named") as raised:
+        load_filters(["mine"])
+    assert "This is Python 3.9" not in str(raised.value)
 
 
 @pytest.mark.skipif(

@@ -56,9 +56,12 @@ def load_entry_point(
         return point.load()
     except (Exception, SystemExit) as cause:
         problem = f"{target} does not load: {describe_error(cause)}"
-        # Most often X | None in an annotation, written for a newer Python.
-        if version_info < (3, 10) and isinstance(
-            cause, (SyntaxError, TypeError)
+        # Most often X | None in an annotation, or a new name of typing. Not
+        # their subclasses: a missing package has nothing to do with it.
+        if version_info < (3, 10) and type(cause) in (
+            SyntaxError,
+            TypeError,
+            ImportError,
         ):
             problem += (
                 ". This is Python 3.9: begin its module with 'from __future__"

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
+from pathlib import Path
+from runpy import run_path
 from typing import Any, ClassVar
 
 import pytest
 
 from os_prefilter.common.dataclasses import dataclass
+from tests.support.pages import DOCS, files_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,3 +67,11 @@ def test_frozen_instance_does_not_change() -> None:
     assert hash(point) == hash(_Point(1, 0))
     with pytest.raises(AttributeError):
         point.x = 2
+
+
+def test_reporter_of_the_page_loads(tmp_path: Path) -> None:
+    file = tmp_path / "bhyve.py"
+    file.write_text(files_of(DOCS / "write-a-reporter.rst")[file.name])
+    facts = run_path(str(file))["BhyveFacts"](has_uefi=True)
+    assert facts.driver == "bhyve"
+    assert facts.has_uefi

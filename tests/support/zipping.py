@@ -17,6 +17,7 @@ def zip_equal(*sides: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     :raises ValueError: if one side has fewer items than another
     """
     for items in zip_longest(*sides, fillvalue=_MISSING):
-        if _MISSING in items:
+        # Not "in", which asks the items: some are equal to everything.
+        if any(each is _MISSING for each in items):
             raise ValueError("one side has fewer items than another")
         yield items

@@ -365,6 +365,24 @@ def test_explanation_ends_with_what_filters_in_shadow_require(
     ]
 
 
+def test_explanation_says_what_a_filter_in_shadow_does_not_require(
+    cli: Cli,
+) -> None:
+    conf = cli.place(
+        "nova.conf",
+        "[prefilter]\nenabled_filters = image_metadata\n"
+        "shadow_filters = hpet\n",
+    )
+    asked = ["--property", "hw_time_hpet=nonsense"]
+    (line,) = cli.json("explain", "--config-file", conf, *asked)
+    assert line["Rule"] == "note"
+    assert line["By"] == "hpet"
+    assert line["Because of"] == (
+        "in shadow: image property hw_time_hpet: 'nonsense' is not a boolean:"
+        " taken as false, as in Nova"
+    )
+
+
 @pytest.mark.parametrize("command", ["explain --property a=b", "readiness"])
 def test_filter_in_both_lists_is_refused_as_by_the_service(
     command: str, cli: Cli

@@ -57,6 +57,8 @@ class ShadowRun(NamedTuple):
     aggregates: tuple[AggregateRequirement, ...] = ()
     own_groups: tuple[RequestGroup, ...] = ()
     """New groups for resource classes of the unsuffixed group."""
+    notes: tuple[Note, ...] = ()
+    """What became no requirement, and why; not what waits for reports."""
 
     @property
     def changes(self) -> bool:

@@ -160,6 +160,7 @@ class Pipeline:
                     done.requirements,
                     done.aggregates,
                     tuple(builder.own_groups),
+                    tuple(note for note in done.notes if not note.waits),
                 )
             except RequestRejected as error:
                 run = ShadowRun(each.name, "rejected", str(error))

@@ -84,7 +84,7 @@ def explain(
         *refused,
         *map(line_of, from_request),
         *lines_of(decision, texts),
-        *_lines_in_shadow(decision.shadow),
+        *_lines_in_shadow(decision.shadow, texts),
     )
 
 
@@ -110,7 +110,9 @@ def lines_of(
     return tuple(lines)
 
 
-def _lines_in_shadow(runs: Iterable[ShadowRun]) -> Iterator[Explanation]:
+def _lines_in_shadow(
+    runs: Iterable[ShadowRun], refused: Collection[str]
+) -> Iterator[Explanation]:
     for run in runs:
         for items in (run.requirements, run.aggregates):
             for line in map(line_of, items):
@@ -119,6 +121,8 @@ def _lines_in_shadow(runs: Iterable[ShadowRun]) -> Iterator[Explanation]:
         if run.reason is not None:
             text = escape_line(f"in shadow, {run.result}: {run.reason}")
             yield Explanation("", "note", "", run.filter, text)
+        for text in other_notes(map(str, run.notes), refused):
+            yield Explanation("", "note", "", run.filter, f"in shadow: {text}")
 
 
 def line_of(

@@ -96,7 +96,7 @@ def test_no_host_can_do_both_and_the_user_reads_why(api: Api) -> None:
     assert "No host offers hw_vif_model=e1000e together with" in server.fault
 
 
-def test_of_each_pair_one_filter_runs_and_requires_its_trait_once(
+def test_of_each_pair_one_filter_runs_and_requires_its_trait(
     cloud: Cloud, api: Api, operator: Program
 ) -> None:
     """``image_type`` is not in the recipe: Nova's own runs."""
@@ -108,5 +108,5 @@ def test_of_each_pair_one_filter_runs_and_requires_its_trait_once(
     assert len(lines) == 1
     assert "transform_image_metadata (image_metadata)" in lines.pop()
     _, required = _boot(cloud, api, {"hw_vif_model": "e1000e"})
-    assert required.count(_CARD) == 1
-    assert required.count("COMPUTE_IMAGE_TYPE_RAW") == 1
+    assert _CARD in required
+    assert "COMPUTE_IMAGE_TYPE_RAW" in required

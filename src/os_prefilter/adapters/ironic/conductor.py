@@ -198,7 +198,9 @@ class ConfiguresOnDeploy(base.BIOSInterface):  # type: ignore[misc]
             # the machine has started.
             try:
                 self.cache_bios_settings(task)
-            except Exception as error:  # noqa: BLE001 - also those of the BMC's library, which Ironic passes on
+            # Also those of the BMC's library, which Ironic passes on.
+            except Exception as error:
+                LOG.debug("The BIOS settings cannot be read.", exc_info=True)
                 reason = describe_error(error)
                 difference = f"its BIOS settings cannot be read: {reason}"
                 continue

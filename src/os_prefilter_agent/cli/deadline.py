@@ -52,7 +52,7 @@ def deadline(limit: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, end)
     # Again each second: a client library may take the first error for one of
-    # the network.
+    # the network, and Python ignores it in a destructor.
     signal.setitimer(signal.ITIMER_REAL, limit, 1)
     try:
         yield

@@ -30,7 +30,7 @@ from os_prefilter.nova.activation import activate
 from os_prefilter.service.loading import NAMESPACE
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
-from tests.support.nova_objects import nova_spec
+from tests.support.nova_objects import boot_spec
 from tests.support.nova_start import Start, our_entry, user_context
 from tests.support.placements import provider
 from tests.support.project import our_entry_points
@@ -142,19 +142,8 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _spec(**fields: Any) -> Any:
-    given: dict[str, Any] = {
-        "instance_uuid": _SERVER,
-        "project_id": "9f0c4e5d2b7a4b0f8a3d6c1e5f7a9b2d",
-        "availability_zone": None,
-        "is_bfv": False,
-        "num_instances": 1,
-        "pci_requests": None,
-        "requested_destination": None,
-        "requested_networks": objects.NetworkRequestList(objects=[]),
-        "requested_resources": [],
-        "scheduler_hints": {},
-    }
-    return nova_spec(**{**given, **fields})
+    project = "9f0c4e5d2b7a4b0f8a3d6c1e5f7a9b2d"
+    return boot_spec(instance_uuid=_SERVER, project_id=project, **fields)
 
 
 def _fault(scheduler: Any, spec: Any) -> str:

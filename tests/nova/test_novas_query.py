@@ -23,7 +23,7 @@ from os_prefilter.nova.scheduling import SchedulingWatch
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter_tools.adapters.embedded import EmbeddedPlacement
 from os_prefilter_tools.fleet.model import Fleet, provider_uuid
-from tests.support.nova_objects import nova_spec
+from tests.support.nova_objects import boot_spec
 from tests.support.nova_start import Start, our_entry, user_context
 from tests.support.placements import provider, put_traits
 
@@ -85,19 +85,7 @@ def _select(
     properties: dict[str, Any] | None = None,
     **fields: Any,
 ) -> str:
-    given: dict[str, Any] = {
-        "instance_uuid": _SERVER,
-        "project_id": "project",
-        "availability_zone": None,
-        "is_bfv": False,
-        "num_instances": 1,
-        "pci_requests": None,
-        "requested_destination": None,
-        "requested_networks": objects.NetworkRequestList(objects=[]),
-        "requested_resources": [],
-        "scheduler_hints": {},
-    }
-    spec = nova_spec(properties, extra_specs, **{**given, **fields})
+    spec = boot_spec(properties, extra_specs, instance_uuid=_SERVER, **fields)
     spec.flavor.memory_mb = memory
     try:
         scheduler.select_destinations(

@@ -39,3 +39,25 @@ def nova_spec(
         image=image,
         **fields,
     )
+
+
+def boot_spec(
+    properties: dict[str, Any] | None = None,
+    extra_specs: dict[str, str] | None = None,
+    **fields: Any,
+) -> Any:
+    """Return the request spec of a new server, with what nova-scheduler reads
+    of it set.
+    """
+    given: dict[str, Any] = {
+        "project_id": "project",
+        "availability_zone": None,
+        "is_bfv": False,
+        "num_instances": 1,
+        "pci_requests": None,
+        "requested_destination": None,
+        "requested_networks": objects.NetworkRequestList(objects=[]),
+        "requested_resources": [],
+        "scheduler_hints": {},
+    }
+    return nova_spec(properties, extra_specs, **{**given, **fields})
